@@ -86,6 +86,7 @@ class DeviceSettings(Frozen):
     id: int = key(0, low=0, high=MAX_ID)  # number of the device
     threads: int = key(0, low=0, high=MAX_THREADS)  # CPU threads; 0: as many as the work keeps busy, at most all cores
     allow_fallback: bool = False  # use the CPU, with a warning, if the device does not work
+    tf32: bool = False  # GPU: convolutions and products of Float32 on tensor cores, which read 10 bits of each fraction
 
     @property
     def card(self) -> int | None:
@@ -94,9 +95,14 @@ class DeviceSettings(Frozen):
 
 
 class Device(DeviceSettings):
-    """The requested device of a run; `tuning` is the measured configuration. Raises ConfigError for invalid values."""
+    """The requested device of a run. Raises ConfigError for invalid values.
+
+    `tuning` is the measured configuration. `channels_last` is set for each graph: whether a GPU keeps images in that
+    layout (`compile.channels_last`).
+    """
 
     tuning: Tuning = UNTUNED
+    channels_last: bool = False
 
     def __post_init__(self) -> None:
         if self.target not in BACKENDS:
@@ -121,7 +127,9 @@ class Device(DeviceSettings):
     @property
     def notes(self) -> tuple[str, ...]:
         """Remarks for the user, one line each, about values that have no effect."""
-        return (f"device.id={self.id} has no effect on the CPU",) if self.target == "CPU" and self.id else ()
+        unused = {"device.id": self.target == "CPU" and self.id, "device.tf32": self.target != "GPU" and self.tf32}
+        place = "the CPU" if self.target == "CPU" else self.target
+        return tuple(f"{name}={str(value).lower()} has no effect on {place}" for name, value in unused.items() if value)
 
     def __str__(self) -> str:
         return self.target if self.target == "CPU" else f"{self.target} {self.id}"

@@ -14,6 +14,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from stand_in_card import install
 
 from models.lenet import LeNet5
 from runner import Tensor, dtype, export, nn, ops
@@ -84,6 +85,18 @@ def test_a_network_of_an_onnx_file(tmp_path):
         (row,) = rows(ran(script, "lenet5", *words))
         assert row["ms_per_step"] > 0
         assert row.get("parameters", LENET_PARAMETERS) == LENET_PARAMETERS
+
+
+@pytest.mark.parametrize("sink", ["0", "2"])
+def test_a_step_on_a_card(load, monkeypatch, capsys, sink):
+    card = install(monkeypatch)
+    words = ["lenet5", "--device", "gpu", "--tf32", "--steps", "2", "--sink", sink]
+    monkeypatch.setattr(sys, "argv", ["one_step.py", *words])
+    load("one_step").main()
+    row = json.loads(capsys.readouterr().out)
+    assert (row["device"], row["tf32"], row["sink"]) == ("gpu", True, int(sink))
+    assert [given["use_tf32"] for given in card.options] == ["1"]
+    assert card.calls == (3 if sink == "2" else 1 + 2 + 2)  # the first step, the warm-up, the timed steps
 
 
 @pytest.mark.parametrize(
@@ -206,6 +219,9 @@ def test_another_network_is_not_compared(load):
         (["--threads", "0"], 2, "'0' is not a whole number from 1 on"),
         (["mobilenet_v2"], 2, "mobilenet_v2 needs --onnx, the folder that peers/torch_onnx.py has written"),
         (["--peer", "onnxruntime.training"], 2, "onnxruntime.training needs --onnx"),
+        (["--device", "gpu", "--mode", "pynative"], 2, "pynative does not compute on the gpu here"),
+        (["--device", "gpu", "--peer", "jax"], 2, "jax does not compute on the gpu here: graph mode and torch do"),
+        (["--tf32"], 2, "--tf32 needs --device gpu"),
         (["--peer", "jax", "--peer-python", "jax=/no/python"], 1, "jax=/no/python: No such file or directory"),
     ],
 )

@@ -329,7 +329,8 @@ def test_without_words_it_helps_and_creates_nothing(ran, place, capsys):
 
 def test_showing_the_config(capsys, place):
     assert cli.main(["+experiment=lenet", "--cfg", "job", "-p", "device"]) == 0
-    assert capsys.readouterr().out == "# @package device\ntarget: CPU\nid: 0\nthreads: 0\nallow_fallback: false\n"
+    shown = "# @package device\ntarget: CPU\nid: 0\nthreads: 0\nallow_fallback: false\ntf32: false\n"
+    assert capsys.readouterr().out == shown
     assert cli.main(["dataset.data_dir=${dataset.name}", "--cfg", "job", "-p", "dataset.data_dir", "--resolve"]) == 0
     assert cli.main(["--cfg", "hydra", "-p", "hydra.run.dir"]) == 0
     assert cli.main(["--cfg", "all"]) == 0

@@ -18,6 +18,7 @@ from runner.core.lowering import Builder, Form, Names
 from runner.core.precision import Needs, RoundedTypes
 from runner.core.primitive_settings import PrimitiveSettings
 from runner.core.rebinding import Rebinding
+from runner.core.rewrites import Rewrites
 from runner.core.source import Source, SourceLine, current_source, user_line
 from runner.core.value import Operand, Value, as_values
 from runner.errors import ConfigError, NotDifferentiable, RunnerError, ShapeError
@@ -35,11 +36,10 @@ REGISTRY: dict[str, type["Primitive"]] = {}
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Primitive(PrimitiveSettings, KeywordNames):
+class Primitive(PrimitiveSettings, Rewrites, KeywordNames):
     """Base of all operators. Subclasses are declared with `@primitive`."""
 
-    # Fields that a call may also pass after the operands, as in the reference.
-    statics: ClassVar[tuple[str, ...]] = ()
+    statics: ClassVar[tuple[str, ...]] = ()  # fields that a call may also pass after the operands, as in the reference
     fields: ClassVar[tuple[str, ...]] = ()
     onnx: ClassVar[str] = ""  # ONNX's operator for lowerings to one node; `@primitive` sets the same name by default
     arity: ClassVar[int | None] = None  # number of operands, None for any
@@ -49,6 +49,7 @@ class Primitive(PrimitiveSettings, KeywordNames):
     computes: ClassVar[bool] = True  # False: it only moves elements, which needs no Float32 for Float16
     flops_each: ClassVar[int] = 1  # floating-point operations for each element of the first result, if it computes
     needs_elements: ClassVar[bool] = False  # whether operands without elements are errors: their mean is not defined
+    convolves: ClassVar[bool] = False  # whether tensor cores want its images with the channels last
     one_dtype: ClassVar[bool] = False  # whether its two operands are converted to one element type
     is_flat: ClassVar[bool] = False  # whether its outputs pass no gradient to its inputs
     is_users: ClassVar[bool] = False  # whether it is declared outside of runner, where no contract test has checked it
@@ -93,10 +94,6 @@ class Primitive(PrimitiveSettings, KeywordNames):
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         """Floating-point operations of one execution; override it where `flops_each` is not enough."""
         return self.flops_each * outputs[0].size if self.computes and outputs else 0
-
-    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
-        """Index of the operand that equals the output for any data, or None; `known` are the constant operands."""
-        return None
 
     def fold_into(
         self, before: "Primitive", weight: np.ndarray, known: Sequence[np.ndarray | None]

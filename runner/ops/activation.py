@@ -26,6 +26,7 @@ class ReLU(Unary):
     """max(x, 0)."""
 
     onnx: ClassVar = "Relu"
+    never_decreases: ClassVar = True
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(np.maximum(x, x.dtype.type(0)))  # in NumPy 1, a scalar and a Python 0 give a Float64
@@ -37,6 +38,8 @@ class ReLU(Unary):
 @primitive
 class ReluGrad(UnaryGrad):
     """dout where ReLU's result `out` is positive, NaN where it is NaN, else 0."""
+
+    gradient_of: ClassVar = "ReLU"
 
     def kernel(self, dout: np.ndarray, out: np.ndarray) -> np.ndarray:
         result: np.ndarray = np.asarray(out > 0).astype(dout.dtype)  # numpy multiplies bools with floats slowly

@@ -22,6 +22,7 @@ class Convolution(Primitive):
 
     needs: ClassVar = Needs.HALF
     needs_elements: ClassVar = True
+    convolves: ClassVar = True
 
     out_channel: int
     kernel_size: Pair

@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import field
 from functools import reduce
+from typing import ClassVar
 
 import numpy as np
 
@@ -30,6 +31,8 @@ IMPL_MODES = ("high_precision", "high_performance")
 @primitive
 class MaxPool(Pooling):
     """Largest element of each window."""
+
+    takes_largest: ClassVar = True
 
     def infer(self, x: TensorType) -> TensorType:
         return self.pooled(x)
@@ -62,6 +65,8 @@ class MaxPool(Pooling):
 @primitive
 class MaxPoolGrad(Pooling):
     """Gradient of MaxPool: (x, out, dout) to the type of x."""
+
+    gradient_of: ClassVar = "MaxPool"
 
     def infer(self, x: TensorType, out: TensorType, dout: TensorType) -> TensorType:
         require(

@@ -10,14 +10,16 @@ from runner.compile.passes.fold import fold
 from runner.compile.passes.freeze import freeze
 from runner.compile.passes.layout import layout_with
 from runner.compile.passes.merge import merge
+from runner.compile.passes.pool_first import pool_first
 from runner.compile.passes.schedule_updates import soon
 from runner.core.graph import Graph, Pass, verify
 from runner.core.observers import NO_GRAPHS, GraphObserver
 from runner.core.primitive import Node
 from runner.device import Device
 
-PASSES: tuple[Pass, ...] = (fold, cse, dce, soon)
-INFERENCE: tuple[Pass, ...] = (freeze, merge, *PASSES)  # weights are constant; onnxruntime does the rest
+PASSES: tuple[Pass, ...] = (fold, cse, dce, pool_first, soon)
+# Weights are constant; onnxruntime does the rest, such as an activation within a convolution.
+INFERENCE: tuple[Pass, ...] = (freeze, merge, fold, cse, dce, soon)
 
 
 def default_passes(device: Device) -> tuple[Pass, ...]:
