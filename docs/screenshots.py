@@ -17,7 +17,7 @@ from browser import Page, browser  # tests/support
 
 ROOT = Path(__file__).parents[1]
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-SWEEP = "-m +experiment=lenet callbacks=quiet epochs=6 optimizer.learning_rate=0.005,0.01,0.02 seed=1,2"
+SWEEP = "-m +experiment=lenet callbacks=quiet epochs=6 optimizer.learning_rate=0.005,0.01,0.02 dataset.batch_size=16,32"
 COMMANDS = (
     f"{SWEEP} hydra.sweep.dir=sweep",
     "report sweep",
@@ -36,8 +36,8 @@ class Picture:
 
 
 PICTURES = {
-    "sweep": Picture("sweep/report.html", 1280, 1000),
-    "sweep-dark": Picture("sweep/report.html", 1280, 1000, dark=True),
+    "sweep": Picture("sweep/report.html", 1280, 1150),
+    "sweep-dark": Picture("sweep/report.html", 1280, 1150, dark=True),
     "run": Picture("sweep/0/report.html", 1280, 1000),
     "run-phone": Picture("sweep/0/report.html", 390, 780),
 }
