@@ -11,6 +11,7 @@ from runner.validation.rules import key
 
 MAX_ID = 4095
 MAX_THREADS = 1024
+WINOGRAD = "auto", "off"  # Winograd's transforms where they are faster, or never
 
 
 class Backend(Frozen):
@@ -97,11 +98,13 @@ class DeviceSettings(Frozen):
 class Device(DeviceSettings):
     """The requested device of a run. Raises ConfigError for invalid values.
 
-    `tuning` is the measured configuration. `channels_last` is set for each graph: whether a GPU keeps images in that
-    layout (`compile.channels_last`).
+    `tuning` is the measured configuration, `winograd` whether convolutions may use Winograd's transforms
+    (`session.winograd`). `channels_last` is set for each graph: whether a GPU keeps images in that layout
+    (`compile.channels_last`).
     """
 
     tuning: Tuning = UNTUNED
+    winograd: str = "auto"
     channels_last: bool = False
 
     def __post_init__(self) -> None:
@@ -113,6 +116,9 @@ class Device(DeviceSettings):
         if not 0 <= self.threads <= MAX_THREADS:
             allowed = f"0 (as many as are useful) to {MAX_THREADS}"
             raise ConfigError("device.threads is out of range", value=self.threads, allowed=allowed)
+        if self.winograd not in WINOGRAD:
+            rows = {"allowed": ", ".join(WINOGRAD), "nearest": nearest(self.winograd, WINOGRAD)}
+            raise ConfigError("no such choice", key="session.winograd", value=self.winograd, **rows)
 
     @property
     def backend(self) -> Backend:

@@ -61,8 +61,8 @@
   };
   const hide = () => { tip.style.display = "none"; document.querySelectorAll(".cursor").forEach(one => one.style.display = "none"); };
 
-  // What a figure over steps says at a place (0 to 1): of each line the nearest point, those next to the pointer first.
-  const tellSteps = (figure, lines, form, part, event) => {
+  // What a figure over steps shows at a place (0 to 1): of each line the nearest point, those next to the pointer first.
+  const readSteps = (figure, lines, form, part, event) => {
     const box = form.plot.getBoundingClientRect();
     const near = [];
     for (const [k, line] of lines.entries()) {
@@ -80,7 +80,7 @@
     show([`${figure.dataset.x} ${nearest.x}`, ...texts].join("\n"), event.clientX, event.clientY);
     figure.reading = nearest.x;
   };
-  const tellPoint = (lines, form, event) => {
+  const readPoint = (lines, form, event) => {
     const box = form.plot.getBoundingClientRect();
     let best = null;
     for (const line of lines) line.labels?.forEach((text, k) => {
@@ -109,12 +109,12 @@
     for (const form of forms) {
       const {plot} = form, picked = made(plot, "div", "picked");
       const part = event => { const box = plot.getBoundingClientRect(); return Math.min(1, Math.max(0, (event.clientX - box.left) / box.width)); };
-      const tell = event => isZoomed ? tellSteps(figure, lines, form, part(event), event) : tellPoint(lines, form, event);
+      const read = event => isZoomed ? readSteps(figure, lines, form, part(event), event) : readPoint(lines, form, event);
       const step = part => form.x.low + part * (form.x.high - form.x.low);
       let start = null;
-      plot.addEventListener("pointerdown", event => { start = isZoomed ? part(event) : null; if (start !== null && event.isTrusted) plot.setPointerCapture(event.pointerId); tell(event); });
+      plot.addEventListener("pointerdown", event => { start = isZoomed ? part(event) : null; if (start !== null && event.isTrusted) plot.setPointerCapture(event.pointerId); read(event); });
       plot.addEventListener("pointermove", event => {
-        tell(event);
+        read(event);
         if (start !== null) picked.style.cssText = `display:block;left:${100 * Math.min(start, part(event))}%;width:${100 * Math.abs(start - part(event))}%`;
       });
       const drop = () => { start = null; picked.style.display = "none"; };
@@ -136,7 +136,7 @@
         const k = inside.indexOf(figure.reading), by = {ArrowLeft: -1, ArrowRight: 1}[event.key], factor = {"+": 0.5, "-": 2}[event.key];
         if (by) {
           const x = inside[k < 0 ? (by > 0 ? 0 : inside.length - 1) : Math.min(inside.length - 1, Math.max(0, k + by))];
-          if (x !== undefined) tellSteps(figure, lines, form, form.x.part(x), {clientX: box.left + form.x.part(x) * box.width, clientY: box.top});
+          if (x !== undefined) readSteps(figure, lines, form, form.x.part(x), {clientX: box.left + form.x.part(x) * box.width, clientY: box.top});
         } else if (factor) {
           const middle = inside[k] ?? (low + high) / 2, [[{low: first, high: last}]] = whole;
           const from = Math.max(first, middle - factor * (middle - low)), to = Math.min(last, middle + factor * (high - middle));
