@@ -5,7 +5,7 @@ help:  ## print this list of targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 install:  ## install everything that contributors need, in the tested versions
-	pip install -c constraints.txt -e ".[dev]"
+	pip install -c constraints.txt -e ".[all]"
 
 test:  ## the whole suite
 	pytest -n 2 --dist worksteal

@@ -26,6 +26,7 @@ from training import MODES, model_of
 from runner.core.observers import ObservedValue, ValueObserver
 from runner.core.primitive import Node
 from runner.dataset import NumpySlicesDataset
+from runner.device import Device
 from runner.host.threads import kernel_threads
 from runner.nn.steps import DebugPrograms
 from runner.observe.dump.async_writer import AsyncWriter
@@ -80,7 +81,7 @@ def train(
     net: str, mode: str, threads: int, observer: ValueObserver, sunk: bool, steps: int, warm: bool = False
 ) -> float:
     """Seconds of a training; `warm`: of the second one, when everything is compiled."""
-    model = model_of(net, mode, threads)
+    model = model_of(net, mode, Device(threads=threads))
     model.values = observer
     noise = np.random.default_rng(0)
     shape = (1, 32, 32) if net == "lenet5" else (3, 32, 32)

@@ -22,6 +22,7 @@ from runner.compile.passes import optimize
 from runner.core.graph import Graph
 from runner.core.primitive import Node
 from runner.core.tracer import trace
+from runner.device import Device
 from runner.types import TensorType
 
 SIZE, REPEATS = 1024, 9  # of the matrices: larger ones are not faster
@@ -30,7 +31,7 @@ SIZE, REPEATS = 1024, 9  # of the matrices: larger ones are not faster
 def step_graph(net: str, batch: int, onnx: Path | None = None) -> Graph:
     """One training step, optimised as on any device."""
     types = [TensorType(dtype.float32, (batch, *shape_of(net))), TensorType(dtype.int32, (batch,))]
-    return optimize(trace(model_of(net, "graph", 1, onnx).train_network.construct, types, "train_step"))
+    return optimize(trace(model_of(net, "graph", Device(threads=1), onnx).train_network.construct, types, "train_step"))
 
 
 def _convolution(out: tuple[int, ...], filters: tuple[int, ...]) -> int:

@@ -10,11 +10,12 @@ import sys
 import time
 
 import numpy as np
-from peers.timing import MORE_NETS, arguments, first_row, parsed, report, timed
+from peers.timing import DEVICES, MORE_NETS, arguments, first_row, parsed, report, timed
 from training import MODES, data_of, model_of
 
 from runner import __version__
 from runner.dataset import NumpySlicesDataset
+from runner.device import Device
 from runner.host.machine import usable_cores
 from runner.host.threads import kernel_threads
 from runner.train import Model
@@ -61,12 +62,13 @@ def serve(run: Single | Sunk, steps: int) -> None:
 
 def main() -> None:
     """Command line."""
-    parser = arguments(__doc__, MORE_NETS)
+    parser = arguments(__doc__, MORE_NETS, DEVICES)
     parser.add_argument("--serve", action="store_true", help="time the steps that standard input requests")
     parser.add_argument("--mode", choices=list(MODES), default="graph")
     parser.add_argument("--sink", type=int, default=0, help="steps in one call (graph mode); 0: one by one")
     o = parsed(parser)
-    model, (images, labels) = model_of(o.net, o.mode, o.threads, o.onnx), data_of(o)
+    device = Device(o.device.upper(), threads=o.threads, tf32=o.tf32)
+    model, (images, labels) = model_of(o.net, o.mode, device, o.onnx), data_of(o)
     sunk = bool(o.sink) and o.mode == "graph"
     run = Sunk(model, images, labels, o.batch, o.sink) if sunk else Single(model, images, labels, o.net, o.batch)
     with kernel_threads(o.threads or usable_cores()):

@@ -26,6 +26,7 @@ from training import model_of
 from runner.dataset import NumpySlicesDataset
 from runner.dataset.pipeline import Dataset
 from runner.dataset.stages import stages
+from runner.device import Device
 from runner.host.threads import kernel_threads
 from runner.observe.profile import write
 from runner.observe.profile.record import ProfileRecord
@@ -67,7 +68,7 @@ class Watched:
         self.settings = ProfileSettings(folder, **wanted)
         self.place, self.records = ProfileTarget("graph", "cpu"), [ProfileRecord(0)]
         self.written = 0.0
-        self.model = model_of(o.net, "graph", o.threads)
+        self.model = model_of(o.net, "graph", Device(threads=o.threads))
         self.model.profiler = TrainingProfiler(self.settings, self._write)
 
     def _write(self, record: ProfileRecord, data: Dataset) -> None:

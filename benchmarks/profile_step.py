@@ -26,6 +26,7 @@ import onnxruntime
 from peers.timing import arguments, parsed
 from training import data_of, model_of
 
+from runner.device import Device
 from runner.nn.steps import GraphStep
 
 WARM_UP, WIDTH = 3, 72
@@ -61,7 +62,7 @@ def profiled(prefix: Path) -> Iterator[list[Any]]:
 
 def profile(o: argparse.Namespace) -> list[dict[str, Any]]:
     """The events of `WARM_UP` and `o.runs` steps, each with its own batch."""
-    model, (images, labels) = model_of(o.net, "graph", o.threads), data_of(o)
+    model, (images, labels) = model_of(o.net, "graph", Device(threads=o.threads)), data_of(o)
     assert isinstance(model.train_step, GraphStep)
     with tempfile.TemporaryDirectory() as folder, profiled(Path(folder) / "step") as sessions:
         for i in range(WARM_UP + o.runs):

@@ -3,6 +3,7 @@
     python benchmarks/step.py lenet5 --mode graph pynative --sink 0 1000 --threads 1 2 --repeats 5
     python benchmarks/step.py resnet18 resnet50 --peer torch jax --peer-python torch=/opt/torch/bin/python
     python benchmarks/step.py mobilenet_v2 --onnx outputs/onnx --peer torch
+    python benchmarks/step.py resnet50 --device gpu --sink 0 100 --steps 100 --peer torch --tf32
 
 Every measurement runs in a process of its own, after a warm-up, on random but fixed data of which each step takes a new
 batch. The contenders (runner in each mode and sink size, the peers, and the arithmetic floor of benchmarks/floor.py)
@@ -10,7 +11,7 @@ run in turn, so that all of them see the same moods of the machine; only ratios 
 
 Prints one JSON object per line: for each contender the row of its median repeat, with the milliseconds of all; then
 for each of runner's contenders and each other one `ratio` (the other's time by runner's: above 1 runner is faster;
-for the peer `floor` it is the share of the floor) and `rss_ratio` (runner's peak memory by the other's).
+for the peer `floor`, on the CPU, it is the share of the floor) and `rss_ratio` (runner's peak memory by the other's).
 """
 
 import argparse
@@ -25,7 +26,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from peers.timing import MORE_NETS, NETS
+from peers.timing import DEVICES, MORE_NETS, NETS
 
 HERE = Path(__file__).resolve().parent
 PEERS = {
@@ -34,6 +35,7 @@ PEERS = {
     "mindspore": "mindspore_graph.py",
     "onnxruntime.training": "ort_training.py",
 }
+GPU_PEERS = ("torch",)
 THREAD_COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 SETTING = ("net", "batch", "threads")
 
@@ -66,7 +68,8 @@ def contenders(o: argparse.Namespace) -> list[Contender]:
     ours += [("pynative", 0)] if "pynative" in o.mode else []
     worker = sys.executable, str(HERE / "one_step.py"), "--mode"
     listed = [Contender("runner", (*worker, mode, "--sink", str(sink))) for mode, sink in ours]
-    listed.append(Contender("floor", (sys.executable, str(HERE / "floor.py"))))
+    if o.device == "cpu":
+        listed.append(Contender("floor", (sys.executable, str(HERE / "floor.py"))))
     pythons = dict(o.peer_python)
     return listed + [
         Contender(name, (pythons.get(name, sys.executable), str(HERE / "peers" / PEERS[name]))) for name in o.peer
@@ -164,11 +167,18 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--peer", nargs="+", choices=list(PEERS), default=[])
     paths = "the interpreter that has a peer installed, as torch=/path/python (default: this one)"
     parser.add_argument("--peer-python", nargs="+", type=assignment, default=[], metavar="PEER=PATH", help=paths)
+    parser.add_argument("--device", choices=DEVICES, default="cpu", help="gpu: graph mode on the first card")
+    parser.add_argument("--tf32", action="store_true", help="on the gpu: Float32 as TF32, of the peer too")
     parser.add_argument("--onnx", type=Path, help="folder of the networks that peers/torch_onnx.py has exported")
     o = parser.parse_args()
     readers = [*({*o.net} - {*NETS}), *({*o.peer} & {"onnxruntime.training"})]
     if readers and not o.onnx:
         parser.error(f"{readers[0]} needs --onnx, the folder that peers/torch_onnx.py has written")
+    others = [*({*o.mode} - {"graph"}), *(peer for peer in o.peer if peer not in GPU_PEERS)]
+    if o.device == "gpu" and others:
+        parser.error(f"{others[0]} does not compute on the gpu here: graph mode and {', '.join(GPU_PEERS)} do")
+    if o.tf32 and o.device != "gpu":
+        parser.error("--tf32 needs --device gpu")
     return o
 
 
@@ -181,6 +191,7 @@ def main() -> None:
             check(contender)
     for net, batch, threads in product(o.net, o.batch, o.threads):
         arguments = [net, "--batch", str(batch), "--threads", str(threads)]
+        arguments += ["--device", o.device, *(["--tf32"] if o.tf32 else [])] if o.device != "cpu" else []
         arguments += ["--steps", str(o.steps)] if o.steps else []
         arguments += ["--onnx", str(o.onnx)] if o.onnx else []
         for row in summary(in_turn(listed, arguments, o, threads)):

@@ -14,7 +14,7 @@ from runner.train import Model
 MODES = {"graph": context.GRAPH_MODE, "pynative": context.PYNATIVE_MODE}
 
 
-def model_of(net: str, mode: str, threads: int, onnx: Path | None = None) -> Model:
+def model_of(net: str, mode: str, device: Device, onnx: Path | None = None) -> Model:
     """A model whose `train_step` trains: BatchNorm takes the statistics of the batch, as within `Model.train`.
 
     Its network is that of this name in `models/`, or in the folder `onnx`.
@@ -23,7 +23,7 @@ def model_of(net: str, mode: str, threads: int, onnx: Path | None = None) -> Mod
     network = NETWORKS.kind["onnx"].source(str(onnx / f"{net}.onnx")) if onnx else NETWORKS.kind[net].source()
     loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
     optimizer = nn.Momentum(network.trainable_params(), LEARNING_RATE, MOMENTUM)
-    model = Model(network, loss, optimizer, mode=MODES[mode], device=Device(threads=threads))
+    model = Model(network, loss, optimizer, mode=MODES[mode], device=device)
     model.train_network.set_train()
     return model
 

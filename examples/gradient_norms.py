@@ -2,7 +2,7 @@
 
     python examples/gradient_norms.py FOLDER [--epochs 2] [--pynative]
 
-LeNet-5 on the digits that come with scikit-learn. FOLDER gets `gradient_norms.jsonl`, a line for each step such as
+LeNet-5 on the digits that come with runner. FOLDER gets `gradient_norms.jsonl`, a line for each step such as
 {"global_step": 1, "norm": 2.31, "conv1.weight": 0.84, ...}, and `state-{step}.ckpt` after each epoch. Started again
 with more epochs, it goes on from the newest of these; rows of later steps (the process may have been killed) are
 removed first, so that in the end the file has the bytes of a training that was never interrupted.

@@ -4,9 +4,14 @@ Names follow the reference, so that its scripts run after replacing the package 
 that requests completions waits for this import, so names load when they are used; `__init__.pyi` lists them.
 """
 
-from runner.host.lazy import ReferencePaths, late_names
+import sys
 
-__version__ = "0.1.0"
+if sys.platform == "win32":  # files are locked, and processes end, as POSIX has it
+    raise ImportError("runner needs Linux or macOS; on Windows, install it in WSL: `wsl --install` (docs/install.md)")
+
+from runner.host.lazy import ReferencePaths, late_names
+from runner.host.version import __version__ as __version__
+
 __getattr__, __dir__, __all__ = late_names(__name__, __file__)
 
 ReferencePaths(__name__, "runner.mindspore.addresses").install()

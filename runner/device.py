@@ -11,6 +11,7 @@ from runner.validation.rules import key
 
 MAX_ID = 4095
 MAX_THREADS = 1024
+WINOGRAD = "auto", "off"  # Winograd's transforms where they are faster, or never
 
 
 class Backend(Frozen):
@@ -87,6 +88,7 @@ class DeviceSettings(Frozen):
     id: int = key(0, low=0, high=MAX_ID)  # number of the device
     threads: int = key(0, low=0, high=MAX_THREADS)  # CPU threads; 0: as many as the work keeps busy, at most all cores
     allow_fallback: bool = False  # use the CPU, with a warning, if the device does not work
+    tf32: bool = False  # GPU: convolutions and products of Float32 on tensor cores, which read 10 bits of each fraction
 
     @property
     def card(self) -> int | None:
@@ -95,9 +97,16 @@ class DeviceSettings(Frozen):
 
 
 class Device(DeviceSettings):
-    """The requested device of a run; `tuning` is the measured configuration. Raises ConfigError for invalid values."""
+    """The requested device of a run. Raises ConfigError for invalid values.
+
+    `tuning` is the measured configuration, `winograd` whether convolutions may use Winograd's transforms
+    (`session.winograd`). `channels_last` is set for each graph: whether a GPU keeps images in that layout
+    (`compile.channels_last`).
+    """
 
     tuning: Tuning = UNTUNED
+    winograd: str = "auto"
+    channels_last: bool = False
 
     def __post_init__(self) -> None:
         if self.target not in BACKENDS:
@@ -108,6 +117,9 @@ class Device(DeviceSettings):
         if not 0 <= self.threads <= MAX_THREADS:
             allowed = f"0 (as many as are useful) to {MAX_THREADS}"
             raise ConfigError("device.threads is out of range", value=self.threads, allowed=allowed)
+        if self.winograd not in WINOGRAD:
+            rows = {"allowed": ", ".join(WINOGRAD), "nearest": nearest(self.winograd, WINOGRAD)}
+            raise ConfigError("no such choice", key="session.winograd", value=self.winograd, **rows)
 
     @property
     def backend(self) -> Backend:
@@ -122,7 +134,9 @@ class Device(DeviceSettings):
     @property
     def notes(self) -> tuple[str, ...]:
         """Remarks for the user, one line each, about values that have no effect."""
-        return (f"device.id={self.id} has no effect on the CPU",) if self.target == "CPU" and self.id else ()
+        unused = {"device.id": self.target == "CPU" and self.id, "device.tf32": self.target != "GPU" and self.tf32}
+        place = "the CPU" if self.target == "CPU" else self.target
+        return tuple(f"{name}={str(value).lower()} has no effect on {place}" for name, value in unused.items() if value)
 
     def __str__(self) -> str:
         return self.target if self.target == "CPU" else f"{self.target} {self.id}"

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 from process_state import Environment, Generators, ModuleState
+from skipped import summary
 from soak import SOAK
 from threadpoolctl import threadpool_limits
 
@@ -21,6 +22,13 @@ settings.register_profile("suite", derandomize=not SOAK, deadline=None, suppress
 settings.load_profile("suite")
 NOT_FOR_TESTS = (dump.VARIABLE, "GITHUB_ACTIONS", "GITHUB_WORKSPACE", "COLUMNS", "NO_COLOR", "FORCE_COLOR")
 _STATE = ModuleState()  # made before the first test file is loaded: what these register is gone when tests run
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """List the tests that were skipped, by what would enable them."""
+    if lines := summary(terminalreporter.stats.get("skipped", [])):
+        terminalreporter.section("skipped tests, and what enables them")
+        terminalreporter.write_line("\n".join(lines))
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -14,6 +14,8 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from ranks import needs_mpi
+from stand_in_card import install
 
 from models.lenet import LeNet5
 from runner import Tensor, dtype, export, nn, ops
@@ -86,6 +88,18 @@ def test_a_network_of_an_onnx_file(tmp_path):
         assert row.get("parameters", LENET_PARAMETERS) == LENET_PARAMETERS
 
 
+@pytest.mark.parametrize("sink", ["0", "2"])
+def test_a_step_on_a_card(load, monkeypatch, capsys, sink):
+    card = install(monkeypatch)
+    words = ["lenet5", "--device", "gpu", "--tf32", "--steps", "2", "--sink", sink]
+    monkeypatch.setattr(sys, "argv", ["one_step.py", *words])
+    load("one_step").main()
+    row = json.loads(capsys.readouterr().out)
+    assert (row["device"], row["tf32"], row["sink"]) == ("gpu", True, int(sink))
+    assert [given["use_tf32"] for given in card.options] == ["1"]
+    assert card.calls == (3 if sink == "2" else 1 + 2 + 2)  # the first step, the warm-up, the timed steps
+
+
 @pytest.mark.parametrize(
     ("script", "words", "count"),
     [
@@ -99,6 +113,45 @@ def test_a_network_of_an_onnx_file(tmp_path):
 )
 def test_the_other_scripts(script, words, count):
     assert len(rows(ran(script, *words))) == count
+
+
+@needs_mpi
+def test_sums_and_steps_of_ranks(tmp_path):
+    found = rows(ran("ranks.py", "sums", "--ranks", "2", "--kib", "1", "2", "1024", "2048", "--repeats", "1"))
+    assert [(row["ranks"], row["bytes"]) for row in found] == [(2, 1024), (2, 2048), (2, 1 << 20), (2, 2 << 20)]
+    assert all(row["ratio"] == pytest.approx(row["ours_us"] / row["mpi_us"], rel=0.05) for row in found)
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in found))
+    costs, *extrapolated = rows(ran("rank_model.py", str(tmp_path / "rows.jsonl")))
+    assert costs["error"] >= 0
+    assert [row["ranks"] for row in extrapolated] == [8, 32, 100, 256, 1000]
+    steps = rows(ran("ranks.py", "steps", "lenet5", "--ranks", "2", "--steps", "2", "--batch", "4"))
+    assert [(row["ranks"], row["mode"], row["scaling"], row["batch"]) for row in steps] == [
+        *((1, mode, "weak", 4) for mode in ("graph", "pynative")),
+        *((2, mode, "weak", 4) for mode in ("graph", "pynative")),
+        *((2, mode, "strong", 2) for mode in ("graph", "pynative")),
+    ]
+    for row in steps:
+        assert row["exchange_ms"] + row["waiting_ms"] <= row["ms_per_step"] * 1.05
+    assert all(row["exchange_ms"] > 0 for row in steps[2:])
+
+
+def test_the_model_of_sums_finds_the_costs_of_made_up_times(load):
+    model = load("rank_model")
+    costs = model.Costs(20e-6, 4e-6, 5e-10, 3e-5)
+    made = [{"ranks": n, "cores": 2, "bytes": size} for n in (2, 4, 8) for size in (1 << 10, 1 << 18, 1 << 22, 1 << 27)]
+    for row in made:
+        row["ours_least_us"] = model.predicted(costs, row) * 1e6
+    assert model.fitted(made) == pytest.approx(costs)
+    assert model.error(costs, made) < 1e-9
+    assert model.amounts(2, 1 << 10) == (1, 1 << 10)
+    assert model.amounts(4, 4 << 20) == (6, 6 << 20)
+    assert model.amounts(1000, 100 << 20)[0] == 2 * (40 - 1) + 2 * (25 - 1)
+
+
+def test_exchange_and_waiting(load, monkeypatch):
+    monkeypatch.delitem(sys.modules, "ranks")  # the tests' own module of this name
+    one, two = [(0.0, 5.0), (10.0, 12.0)], [(3.0, 4.5), (9.0, 12.0)]
+    assert load("ranks").split([one, two]) == pytest.approx(((2 + 2 + 1.5 + 2) / 2, (3 + 1) / 2))
 
 
 def test_the_profile_gives_every_node_to_one_row_of_each_table():
@@ -206,6 +259,9 @@ def test_another_network_is_not_compared(load):
         (["--threads", "0"], 2, "'0' is not a whole number from 1 on"),
         (["mobilenet_v2"], 2, "mobilenet_v2 needs --onnx, the folder that peers/torch_onnx.py has written"),
         (["--peer", "onnxruntime.training"], 2, "onnxruntime.training needs --onnx"),
+        (["--device", "gpu", "--mode", "pynative"], 2, "pynative does not compute on the gpu here"),
+        (["--device", "gpu", "--peer", "jax"], 2, "jax does not compute on the gpu here: graph mode and torch do"),
+        (["--tf32"], 2, "--tf32 needs --device gpu"),
         (["--peer", "jax", "--peer-python", "jax=/no/python"], 1, "jax=/no/python: No such file or directory"),
     ],
 )

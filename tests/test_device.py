@@ -54,7 +54,12 @@ def test_impossible_devices(values, text):
 
 def test_an_id_without_effect_is_noted_in_one_line():
     assert Device("CPU", 3).notes == ("device.id=3 has no effect on the CPU",)
-    assert Device("CPU").notes == Device("GPU", 3).notes == ()
+    assert Device("CPU").notes == Device("GPU", 3, tf32=True).notes == ()
+
+
+def test_tf32_without_effect_is_noted():
+    assert Device("CPU", tf32=True).notes == ("device.tf32=true has no effect on the CPU",)
+    assert Device("Ascend", 1, tf32=True).notes == ("device.tf32=true has no effect on Ascend",)
 
 
 def test_missing_libraries_are_those_printed_and_those_looked_for():

@@ -21,6 +21,7 @@ BLOCKS = {  # of a ResNet: whether they are bottlenecks, and how many of them in
 }
 NETS = ("lenet5", *BLOCKS)
 MORE_NETS = (*NETS, "mobilenet_v2")  # which PyTorch has, and what reads the files of torch_onnx.py
+DEVICES = "cpu", "gpu"
 LEARNING_RATE, MOMENTUM = 0.01, 0.9
 
 
@@ -44,13 +45,17 @@ def first_row(step: int, net: str, batch: int) -> int:
     return step * batch % (rows_of(net, batch) - batch + 1)
 
 
-def arguments(description: str | None, nets: tuple[str, ...] = NETS) -> argparse.ArgumentParser:
-    """The command line of a contender."""
+def arguments(
+    description: str | None, nets: tuple[str, ...] = NETS, devices: tuple[str, ...] = DEVICES[:1]
+) -> argparse.ArgumentParser:
+    """The command line of a contender that computes on these devices."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("net", choices=nets)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--steps", type=int, help="of the timed loop; by default as many as suit the network")
+    parser.add_argument("--device", choices=devices, default="cpu", help="gpu: the first card")
+    parser.add_argument("--tf32", action="store_true", help="on the gpu: Float32 as TF32, on tensor cores")
     parser.add_argument("--onnx", type=Path, help="folder of the networks that peers/torch_onnx.py has exported")
     return parser
 
@@ -99,4 +104,5 @@ def peak_rss_mb() -> float:
 def report(peer: str, o: argparse.Namespace, **measured: Any) -> None:
     """Print the row of a measurement that has just ended."""
     row = {"peer": peer, "net": o.net, "batch": o.batch, "threads": o.threads, "steps": o.steps}
+    row |= {"device": o.device, "tf32": o.tf32} if o.device != "cpu" else {}
     print(json.dumps(row | measured | {"peak_rss_mb": peak_rss_mb()}), flush=True)

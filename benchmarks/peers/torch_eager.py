@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""One training step in PyTorch eager on the CPU, as benchmarks/step.py measures runner's.
+"""One training step in PyTorch eager, as benchmarks/step.py measures runner's.
 
     pip install torch==2.13.0
     python benchmarks/peers/torch_eager.py resnet50 --threads 2
@@ -10,6 +10,7 @@ Prints one JSON object.
 import torch
 from timing import (
     BLOCKS,
+    DEVICES,
     LEARNING_RATE,
     MOMENTUM,
     MORE_NETS,
@@ -112,12 +113,15 @@ def network_of(net: str) -> nn.Module:
 
 def main() -> None:
     """Command line."""
-    o = parsed(arguments(__doc__, MORE_NETS))
+    o = parsed(arguments(__doc__, MORE_NETS, DEVICES))
     torch.set_num_threads(o.threads)
-    network = network_of(o.net)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = o.tf32
+    place = "cuda" if o.device == "gpu" else "cpu"
+    network = network_of(o.net).to(place)
     optimizer = torch.optim.SGD(network.parameters(), LEARNING_RATE, MOMENTUM)
     count = rows_of(o.net, o.batch)
     images, labels, order = torch.randn(count, *shape_of(o.net)), torch.randint(0, 10, (count,)), torch.randperm(count)
+    images, labels, order = images.to(place), labels.to(place), order.to(place)
 
     def run(steps: int) -> float:
         for i in range(steps):

@@ -1,10 +1,4 @@
-"""MPI, which transports bytes only: sums are computed here, in a fixed order. The only file that uses mpi4py.
-
-MPI libraries may add in any order, and do so differently (three libraries give two results for the sum of four ranks).
-Here a bucket of n numbers is cut into one chunk per rank: each rank receives its chunk from all ranks, adds in the
-order of ranks, and sends the sum to all. That moves 2 n numbers for any number of ranks, and each sum is computed once,
-so all ranks have the same bits even on different processors.
-"""
+"""MPI, which transports bytes only: `ordered_sum.py` adds, in a fixed order. The only file that uses mpi4py."""
 
 import ctypes
 import json
@@ -13,18 +7,22 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
 
+from runner.communication.ordered_sum import OrderedSum, Scratch, ordered_sum
 from runner.communication.world import World
 from runner.errors import ConfigError, TrainingError
 
-INSTALL = 'pip install "runner[mpi]" (mpi4py and the wheel of MPICH; no system package is needed)'
+INSTALL = 'pip install "runner-ml[mpi]" (mpi4py and the wheel of MPICH; no system package is needed)'
+# Seconds in which a wait polls without pauses, and lets other processes run between two polls: what has arrived in part
+# needs polls to arrive as a whole.
+EAGER_SECONDS = 1e-3
+POLLS = 20  # between two pauses
 PATIENCE = 0.05  # the next pause, as a share of the time waited so far
-SPINS = 200  # polls without a pause, about 50 microseconds
 FIRST_PAUSE, LONGEST_PAUSE = 5e-5, 5e-3  # seconds
 
 
@@ -46,7 +44,8 @@ class MpiWorld(World):
             raise ConfigError("mpirun and mpi4py belong to different MPI libraries", **rows, repair=repair)
         here = self._steps.Split_type(self._mpi.COMM_TYPE_SHARED)
         self.local_rank, self.local_size = here.Get_rank(), here.Get_size()
-        self._begun: dict[tuple[int, ...], _Sum] = {}
+        self._begun: dict[tuple[int, ...], OrderedSum] = {}
+        self._scratch, self._sums = Scratch(), count()
         self.hosts = ["unknown"] * self.size
         self.limit = seconds
         every = self.all_gathered([platform.node(), os.urandom(8).hex()])
@@ -54,33 +53,36 @@ class MpiWorld(World):
         self.limit = None
 
     def begin(self, arrays: Sequence[np.ndarray]) -> None:
-        """Start sending the chunks; `summed` with the same arrays continues."""
-        self._begun[_key(arrays)] = _Sum(self, arrays)
+        """Start sending; `summed` with the same arrays continues."""
+        self._begun[_key(arrays)] = self._ordered_sum(arrays)
 
     def summed(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """As described in `World`. Raises TrainingError when ranks have ended."""
-        started = self._begun.pop(_key(arrays), None) or _Sum(self, arrays)
+        started = self._begun.pop(_key(arrays), None) or self._ordered_sum(arrays)
         return started.result()
 
+    def _ordered_sum(self, arrays: Sequence[np.ndarray]) -> OrderedSum:
+        return ordered_sum(self, self._scratch, arrays, next(self._sums))
+
     def exchange(self, name: str, *buffers: np.ndarray, **how: int) -> Any:
-        """Start a non-blocking MPI call, such as `Ialltoall`, on arrays as bytes. Raises TrainingError."""
-        with self._connection_errors():
+        """Start a non-blocking MPI call, such as `Isend`, on arrays as bytes. Raises TrainingError."""
+        try:
             return getattr(self._steps, name)(*[_bytes(buffer) for buffer in buffers], **how)
+        except self._mpi.Exception as reason:
+            raise self._lost(reason) from None
 
     def finish(self, request: Any, seconds: float | None = None) -> bool:
         """Wait for a non-blocking call, without occupying the processor and with signals handled.
 
         Returns whether it is done; False after `seconds`. Raises TrainingError.
         """
-        with self._connection_errors():
-            return _wait(request, seconds)
-
-    @contextmanager
-    def _connection_errors(self) -> Iterator[None]:
         try:
-            yield
+            return bool(request.Test()) or _wait(request, seconds)
         except self._mpi.Exception as reason:
-            raise TrainingError("the connection between ranks is lost", rank=self.rank, reason=reason) from None
+            raise self._lost(reason) from None
+
+    def _lost(self, reason: Exception) -> TrainingError:
+        return TrainingError("the connection between ranks is lost", rank=self.rank, reason=reason)
 
     def shared(self, value: Any, by: int = 0) -> Any:
         """Broadcast a JSON value of one rank."""
@@ -140,32 +142,6 @@ class MpiWorld(World):
         self._mpi.COMM_WORLD.Abort(exit_code)
 
 
-class _Sum:
-    """The sum of a bucket; the constructor starts its first half."""
-
-    def __init__(self, world: MpiWorld, arrays: Sequence[np.ndarray]) -> None:
-        self.world, self.arrays = world, list(arrays)  # referenced, so that their ids stay unique
-        self.size = sum(array.size for array in arrays)
-        self.chunk = -(-self.size // world.size)
-        self.sent = np.zeros(self.chunk * world.size, arrays[0].dtype)
-        np.concatenate([array.ravel() for array in arrays], out=self.sent[: self.size])
-        self.parts = np.empty((world.size, self.chunk), self.sent.dtype)
-        self.request = world.exchange("Ialltoall", self.sent, self.parts)
-
-    def result(self) -> list[np.ndarray]:
-        """Wait, add the chunks in the order of ranks, and gather the sums of the other ranks."""
-        self.world.finish(self.request)
-        total = self.parts[0].copy()
-        with np.errstate(all="ignore"):  # overflow is detected by the step
-            for part in self.parts[1:]:
-                total += part
-        every = np.empty_like(self.sent)
-        self.world.finish(self.world.exchange("Iallgather", total, every))
-        ends = np.cumsum([array.size for array in self.arrays])
-        pieces = np.split(every[: self.size], ends[:-1])
-        return [piece.reshape(array.shape) for piece, array in zip(pieces, self.arrays, strict=True)]
-
-
 def _key(arrays: Sequence[np.ndarray]) -> tuple[int, ...]:
     return tuple([id(array) for array in arrays])
 
@@ -176,16 +152,17 @@ def _bytes(array: np.ndarray) -> np.ndarray:
 
 def _wait(request: Any, seconds: float | None = None) -> bool:
     """Poll until a request is done or the time is over; pauses grow with the time waited, so they add little."""
-    for _ in range(SPINS):
-        if request.Test():
-            return True
     start, end = time.monotonic(), math.inf if seconds is None else time.monotonic() + seconds
-    while not request.Test():
+    while True:
+        for _ in range(POLLS):
+            if request.Test():
+                return True
+            os.sched_yield()
         now = time.monotonic()
         if now > end:
             return False
-        time.sleep(min(max(FIRST_PAUSE, PATIENCE * (now - start)), LONGEST_PAUSE))
-    return True
+        if now - start > EAGER_SECONDS:
+            time.sleep(min(max(FIRST_PAUSE, PATIENCE * (now - start)), LONGEST_PAUSE))
 
 
 def _loaded() -> Any:

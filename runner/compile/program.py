@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from runner.compile.channels_last import with_channels_last
 from runner.compile.onnx import describe
 from runner.compile.onnx.locate_error import add_location, locate_errors
 from runner.compile.onnx.lower import column_names, lower, lower_sunk, with_defaults
@@ -57,7 +58,7 @@ class Executable:
         observer.compiled(graph, model)
         # A graph with layouts is optimised and ordered for short lifetimes of values: onnxruntime must not reorder it.
         self.optimize = not (graph.has_forms or observer.disables_optimization)
-        device = with_threads(device, graph)
+        device = with_channels_last(with_threads(device, graph), graph)
         self.session: Session | SplitSession = (
             SplitSession(graph, device, self.optimize, layouts)
             if has_collectives(graph)
@@ -71,13 +72,14 @@ class Executable:
         self._outputs = len(graph.outputs)
         self._emitted = self._outputs + len(self._updated)  # results from here on are operands of effects
 
-    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def __call__(self, operands: Sequence[Any]) -> list[np.ndarray]:
         """Run once and return the outputs; updated parameters take their new values, which stay on the device.
 
-        The effects of the graph are emitted. Raises what the device and the effects raise.
+        Operands are arrays, or values that `session.put` has moved to the device. The effects of the graph are emitted.
+        Raises what the device and the effects raise.
         """
         put, fetch = self.session.put, self.session.fetch
-        values = [put(array) for array in arrays]
+        values = [put(operand) if isinstance(operand, np.ndarray) else operand for operand in operands]
         for parameter in self._parameters:
             if parameter.resident is None:
                 parameter.resident = put(parameter.array)

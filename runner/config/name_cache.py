@@ -23,6 +23,9 @@ class CachedEntry(Entry):
         super().__init__(kind, name, dict)
         self.__dict__["keys"] = {key: Key(object, default=default) for key, default in defaults.items()}
 
+    def check(self) -> None:
+        """Nothing: its parameters are not known, and were checked when the code was loaded."""
+
 
 def write() -> None:
     """Write the names that the user's code has registered, if there is a project. Raises StorageError."""

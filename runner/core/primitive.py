@@ -39,8 +39,7 @@ REGISTRY: dict[str, type["Primitive"]] = {}
 class Primitive(PrimitiveSettings, Rewrites, KeywordNames):
     """Base of all operators. Subclasses are declared with `@primitive`."""
 
-    # Fields that a call may also pass after the operands, as in the reference.
-    statics: ClassVar[tuple[str, ...]] = ()
+    statics: ClassVar[tuple[str, ...]] = ()  # fields that a call may also pass after the operands, as in the reference
     fields: ClassVar[tuple[str, ...]] = ()
     onnx: ClassVar[str] = ""  # ONNX's operator for lowerings to one node; `@primitive` sets the same name by default
     arity: ClassVar[int | None] = None  # number of operands, None for any
@@ -50,6 +49,7 @@ class Primitive(PrimitiveSettings, Rewrites, KeywordNames):
     computes: ClassVar[bool] = True  # False: it only moves elements, which needs no Float32 for Float16
     flops_each: ClassVar[int] = 1  # floating-point operations for each element of the first result, if it computes
     needs_elements: ClassVar[bool] = False  # whether operands without elements are errors: their mean is not defined
+    convolves: ClassVar[bool] = False  # whether tensor cores want its images with the channels last
     one_dtype: ClassVar[bool] = False  # whether its two operands are converted to one element type
     is_flat: ClassVar[bool] = False  # whether its outputs pass no gradient to its inputs
     is_users: ClassVar[bool] = False  # whether it is declared outside of runner, where no contract test has checked it

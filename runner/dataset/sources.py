@@ -104,7 +104,7 @@ class Cifar10Dataset(Dataset):
 
 
 class DigitsDataset(Dataset):
-    """scikit-learn's handwritten digits: columns `image` uint8 [8, 8, 1] (0..255) and `label` int32.
+    """Handwritten digits, distributed with runner: columns `image` uint8 [8, 8, 1] (0..255) and `label` int32.
 
     1,437 rows for "train" and 360 for "test", by a fixed split; None and "all" are all 1,797.
 
@@ -127,7 +127,7 @@ class DigitsDataset(Dataset):
         selection = RowSelection(num_samples, num_parallel_workers, shuffle, num_shards, shard_id, sampler)
         chosen = "all" if usage is None else usage
         one_of({}, USAGES, usage=chosen)
-        images, labels = digits.read_digits(digits.digits_file())
+        images, labels = digits.read_digits()
         rows = np.arange(len(labels)) if chosen == "all" else digits.split_rows(chosen)
         super().__init__(*selection.apply({"image": images[rows], "label": labels[rows]}))
 

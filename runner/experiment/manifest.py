@@ -76,13 +76,13 @@ WITHOUT_EFFECT = (
 
 # Keys that checkpoints of older versions do not have, with the values that those runs had.
 ADDED: dict[str, Any] = {
+    "device.tf32": False,
     "parallel.sync_batch_norm": False,
-    "dataset.inputs": None,
-    "dataset.target": None,
+    **dict.fromkeys(("dataset.inputs", "dataset.target", "loss.class_weights")),
     "loss.label_smoothing": 0.0,
-    "loss.class_weights": None,
     "network.freeze": [],
     "network.head": "keep",
+    "session.winograd": "off",
 }
 
 

@@ -10,26 +10,24 @@ from pathlib import Path
 
 from runner.errors import NO_MEMORY, ConfigError
 from runner.host import control_groups
+from runner.host.version import __version__
 
-PACKAGES = (
-    *("runner", "hydra-core", "omegaconf", "numpy", "onnx"),
-    *("scikit-learn", "safetensors", "rich", "threadpoolctl"),
-)
+PACKAGES = ("hydra-core", "omegaconf", "numpy", "onnx", "safetensors", "rich", "threadpoolctl")
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # numbers of mallopt(3)
 CERTAIN_BYTES = 1 << 24  # no need to ask the system for less
 RUNTIMES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-cann")
 
 
 def packages() -> dict[str, str]:
-    """Versions of Python and of what runner is built on, by distribution name; what is not installed is left out."""
-    return {"python": platform.python_version(), **_versions(PACKAGES), **runtimes()}
+    """Versions of Python, runner and what it is built on, by distribution name; what is not installed is left out."""
+    return {"python": platform.python_version(), "runner": __version__, **_versions(PACKAGES), **runtimes()}
 
 
 def version_line() -> str:
     """The output of `runner --version`."""
-    names = ("runner", "hydra-core", "omegaconf", "numpy", "onnx", "onnxruntime")
+    names = ("hydra-core", "omegaconf", "numpy", "onnx", "onnxruntime")
     found = _versions(names)
-    return ", ".join(f"{name} {found.get(name, 'not installed')}" for name in names)
+    return ", ".join([f"runner {__version__}", *(f"{name} {found.get(name, 'not installed')}" for name in names)])
 
 
 def runtimes() -> dict[str, str]:

@@ -17,7 +17,7 @@ from runner.core.rewrites import BatchRule
 from runner.core.value import Value
 from runner.host.threads import in_order
 from runner.ops.array import require
-from runner.ops.blocked_product import blocked_product
+from runner.ops.blocked_product import blocked_product, unpacked_sum
 from runner.ops.conv_geometry import Convolution, multiply_adds
 from runner.ops.forms import conv_filter, conv_forward, conv_input
 from runner.ops.forms.columns import suits_batch_last
@@ -41,7 +41,10 @@ class Conv2D(Convolution):
         return x.with_shape(x.shape[0], self.out_channel, *self.windows(x.shape).out)
 
     def kernel(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-        return batch_first(self.windows(x.shape).correlate(batch_last(x), self.grouped(w)))
+        windows = self.windows(x.shape)
+        if tiled := self.tiled(windows, w.shape, x):
+            return batch_first(tiled.correlate(batch_last(x), w))
+        return batch_first(windows.correlate(batch_last(x), self.grouped(w)))
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return multiply_adds(outputs[0], inputs[1])
@@ -79,6 +82,8 @@ class Conv2DBackpropInput(Convolution):
     def kernel(self, dout: np.ndarray, w: np.ndarray) -> np.ndarray:
         windows, channels = self.windows(self.input_size), self.input_size[1]
         reverse = windows.reverse
+        if tiled := self.tiled(reverse, w.shape, dout):
+            return batch_first(tiled.correlate(batch_last(dout), w, flipped=True))
         # im2col needs a column per element of the image; col2im needs one per element of the result, but is slower.
         if reverse and len(w) * math.prod(windows.size) <= channels * math.prod(windows.out):
             flipped = w.reshape(self.group, -1, *w.shape[1:])[..., ::-1, ::-1].swapaxes(1, 2)
@@ -134,13 +139,17 @@ class Conv2DBackpropFilter(Convolution):
         return x.with_shape(*self.filter_size)
 
     def kernel(self, dout: np.ndarray, x: np.ndarray) -> np.ndarray:
-        douts, windows = self.grouped(batch_last(dout)), self.windows(x.shape)
+        windows = self.windows(x.shape)
+        if tiled := self.tiled(windows, self.filter_size, x):
+            return tiled.filter_gradient(batch_last(dout), batch_last(x))
+        douts = self.grouped(batch_last(dout))
 
         def multiply(part: slice, columns: np.ndarray) -> np.ndarray:
             return transposed_product(douts[..., part], self.grouped(columns))
 
         parts = windows.im2col(batch_last(x), multiply, douts.shape[1])
-        return reduce(np.add, (values for _, values in parts)).reshape(self.filter_size)
+        gradient = reduce(np.add, (values for _, values in parts))
+        return np.ascontiguousarray(gradient).reshape(self.filter_size)  # the order of what it updates
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return multiply_adds(inputs[0], outputs[0])
@@ -175,10 +184,5 @@ class Conv2DBackpropFilter(Convolution):
 
 
 def transposed_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """a (G, M, P) times the transposed of b (G, N, P), as (G, M, N).
-
-    The matrix with more rows is the left operand, for which OpenBLAS is up to twice as fast.
-    """
-    if a.shape[1] >= b.shape[1]:
-        return np.asarray(a @ b.swapaxes(1, 2))
-    return np.asarray((b @ a.swapaxes(1, 2)).swapaxes(1, 2))
+    """a (G, M, P) times the transposed of b (G, N, P), as (G, M, N)."""
+    return np.stack([unpacked_sum(*pair) for pair in zip(a, b, strict=True)])

@@ -15,6 +15,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from runner.host.threads import in_order
 from runner.ops.array import require
+from runner.ops.blocked_product import unpacked_product
 
 Pair = tuple[int, int]
 Quad = tuple[int, int, int, int]
@@ -217,8 +218,9 @@ class Windows:
         result = np.empty((*filters.shape[:2], math.prod(self.out) * batch), x.dtype)
 
         def multiply(part: slice, columns: np.ndarray) -> np.ndarray:
-            columns = columns.reshape(group, -1, columns.shape[1])
-            return np.matmul(filters, columns, out=result[..., part])
+            if group == 1:
+                return unpacked_product(filters[0], columns, result[0, :, part])
+            return np.matmul(filters, columns.reshape(group, -1, columns.shape[1]), out=result[..., part])
 
         for _ in self.im2col(x, multiply, filters.shape[1]):  # each writes into the result
             pass

@@ -17,7 +17,7 @@ from runner.device import BACKENDS, describe_runtimes
 from runner.errors import DeviceError
 from runner.host.machine import PACKAGES, cpu_model, memory_bytes, packages, runtimes, usable_cores
 
-_MODULES = {"hydra-core": "hydra", "scikit-learn": "sklearn"}  # packages whose module has a different name
+_MODULES = {"hydra-core": "hydra"}  # packages whose module has a different name
 _COLOURS = {"ok": "green", "warning": "yellow", "failed": "red"}
 
 
@@ -58,7 +58,7 @@ def _table(findings: list[Finding]) -> Table:
 
 def _packages() -> Iterator[Finding]:
     versions = packages()
-    yield Finding("package", "python", versions["python"])
+    yield from (Finding("package", name, versions[name]) for name in ("python", "runner"))
     for name in PACKAGES:
         if find_spec(_MODULES.get(name, name)) is None:
             yield Finding("package", name, f"not installed: pip install {name}", "failed")

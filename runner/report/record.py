@@ -17,7 +17,7 @@ from runner.host import files, json_data
 from runner.host.json_file import flat
 from runner.host.process import may_be_alive
 from runner.host.removal import is_removed
-from runner.report.values import array_of, is_number
+from runner.report.values import array_of, is_count, is_number
 
 MAX_FILE_BYTES = 16 << 20  # of a file that is read as a whole
 MAX_LINE_BYTES = 4 << 20  # of one event; the largest confusion matrix has 2 MB
@@ -25,7 +25,8 @@ MAX_LINE_BYTES = 4 << 20  # of one event; the largest confusion matrix has 2 MB
 
 @dataclass(frozen=True)
 class Metrics:
-    """`metrics.jsonl`: global steps (n,) int64 ascending, their losses (n,) float64, and the `eval` events unchanged.
+    """`metrics.jsonl`: global steps (n,) int64 ascending, their losses (n,) float64 and epochs (n,) int64 (0 for a
+    step that says none), and the `eval` events unchanged.
 
     `damaged` counts the lines that are not events. `torn`: the last line is incomplete, because the run was killed or
     is still writing.
@@ -36,6 +37,7 @@ class Metrics:
     evaluations: list[dict[str, Any]] = field(default_factory=list)
     damaged: int = 0
     torn: bool = False
+    epochs: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 class RunRecord:
@@ -97,6 +99,7 @@ class RunRecord:
         """`metrics.jsonl`."""
         steps: list[int] = []
         losses: list[float] = []
+        epochs: list[int] = []
         evaluations: list[dict[str, Any]] = []
         damaged, torn = 0, False
         for line in self._lines("metrics.jsonl"):
@@ -109,9 +112,15 @@ class RunRecord:
             else:
                 steps.append(row["global_step"])
                 losses.append(row["loss"])
+                epochs.append(epoch if is_count(epoch := row.get("epoch")) else 0)
         order = np.argsort(np.asarray(steps, np.int64), kind="stable")
         return Metrics(
-            np.asarray(steps, np.int64)[order], np.asarray(losses, np.float64)[order], evaluations, damaged, torn
+            steps=np.asarray(steps, np.int64)[order],
+            losses=np.asarray(losses, np.float64)[order],
+            epochs=np.asarray(epochs, np.int64)[order],
+            evaluations=evaluations,
+            damaged=damaged,
+            torn=torn,
         )
 
     @cached_property
@@ -234,9 +243,7 @@ def event_of(line: bytes) -> dict[str, Any] | None:
         return None
     if not isinstance(row, dict) or row.get("event") not in ("step", "eval"):
         return None
-    step = row.get("global_step")
-    valid_step = isinstance(step, int) and not isinstance(step, bool) and 0 <= step < 1 << 62
-    return row if valid_step and (row["event"] == "eval" or is_number(row.get("loss"))) else None
+    return row if is_count(row.get("global_step")) and (row["event"] == "eval" or is_number(row.get("loss"))) else None
 
 
 def _value(text: str) -> Any:

@@ -1,13 +1,14 @@
 """Numbers in the files of a run, and metrics that are arrays, such as a confusion matrix: nested lists of numbers."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
 from runner.validation.rules import LARGEST_FLOAT32
 
 MAX_AXES = 8
+SMALL = 1e-3  # of losses and metrics: what is less has no four digits behind the point
 
 
 class ArrayElement(NamedTuple):
@@ -21,6 +22,22 @@ class ArrayElement(NamedTuple):
 def is_number(value: object) -> bool:
     """Whether it is a number in the range of Float32, in which runner computes, and not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST_FLOAT32
+
+
+def is_count(value: object) -> TypeGuard[int]:
+    """Whether it is a whole number from 0 on that fits into an int64, and not a bool."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62
+
+
+def metric_text(value: float) -> str:
+    """A loss or metric as every table of runs shows it.
+
+    >>> metric_text(0.98333), metric_text(4.2e-05), metric_text(0.0), metric_text(12)
+    ('0.9833', '4.2e-05', '0.0000', '12')
+    """
+    if isinstance(value, int):
+        return str(value)
+    return f"{value:.1e}" if 0 < abs(value) < SMALL else f"{value:.4f}"
 
 
 def array_of(value: object) -> np.ndarray | None:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -58,6 +59,7 @@ class Sink:
         self.interactions = 0
         columns = dataset.compact() if on_device(dataset) else ()
         self._columns = [column for column in columns if isinstance(column, np.ndarray)]
+        self._on_device: list[Any] = []  # the columns, from the first call on
         self._scheduled = scheduled_optimizers(cell)
         self._length = CallLength()
         # The reference wraps a sunk step in one more cell (spec section 2.6).
@@ -100,7 +102,8 @@ class Sink:
         if self.values.next_step(self._made) == self._made:
             self._observe(visits[0], rates)
         start = time.perf_counter()
-        losses = program([*entries, *self._columns, *chain.from_iterable(rates), *counts])[0]
+        self._on_device = self._on_device or [program.session.put(column) for column in self._columns]
+        losses = program([*entries, *self._on_device, *chain.from_iterable(rates), *counts])[0]
         self._length.record(size, steps, time.perf_counter() - start)
         for optimizer, next_rates in zip(self._scheduled, rates, strict=True):
             optimizer.advance(next_rates)

@@ -31,7 +31,7 @@ CASES = {
         ConfigError: unknown key
           key      device.targte
           value    "GPU"
-          allowed  target, id, threads, allow_fallback
+          allowed  target, id, threads, allow_fallback, tf32
           nearest  device.target
           from     command line
     """,

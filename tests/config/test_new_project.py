@@ -46,6 +46,8 @@ def test_the_project_works(place):
     assert "3 passed" in call("pytest", "-q", "-p", "no:randomly", "-p", "no:xdist", cwd=place / "demo")
     (run, *_) = sorted((place / "demo" / "outputs").glob("*/*"))
     assert "accuracy" in call("runner", "eval", str(run), "eval.split=train", cwd=place / "demo")
+    environment["COMP_LINE"] = "runner dataset=sp"  # the project's dataset, as its runs have registered it
+    assert call("runner", "-sc", "query=bash", cwd=place / "demo") == "dataset=spirals\n"
 
 
 def test_the_files_have_the_name(place, capsys):
@@ -56,6 +58,9 @@ def test_the_files_have_the_name(place, capsys):
     assert not [name for name, text in found.items() if "my_project" in text]
     project = tomllib.loads(found["pyproject.toml"])
     assert (project["project"]["name"], project["tool"]["runner"]["code"]) == ("orchard", ["orchard"])
+    assert project["project"]["dependencies"] == [
+        tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"]
+    ]
     assert cli.main(["new", "Fruit-Trees"]) == 0
     assert (place / "Fruit-Trees" / "fruit_trees" / "data.py").exists()
 

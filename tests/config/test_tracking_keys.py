@@ -102,7 +102,7 @@ def test_a_missing_library_is_reported_with_all_other_errors(monkeypatch, lines,
     wrong, error = errors_of(*lines, "epochs=0")
     assert wrong.rows["key"] == "epochs"
     assert error.what == "the library of this tracking is not installed"
-    hint = f'pip install "runner[{name}]"'
+    hint = f'pip install "runner-ml[{name}]"'
     assert error.rows == {"key": "tracking", "value": name, "missing": libraries, "hint": hint}
 
 

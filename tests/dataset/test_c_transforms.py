@@ -117,7 +117,7 @@ def test_without_pillow_the_error_says_what_to_install(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(ConfigError) as caught:
         CV.Decode()(JPEG)
-    assert caught.value.rows["repair"] == "pip install 'runner[images]'"
+    assert caught.value.rows["repair"] == "pip install 'runner-ml[images]'"
     assert CV.Resize((2, 2))(IMAGE).shape == (2, 2, 3)
 
 

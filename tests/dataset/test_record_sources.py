@@ -166,7 +166,7 @@ def test_without_the_package_the_error_has_the_installation(tmp_path, monkeypatc
     mindrecord.library.cache_clear()
     (tmp_path / "examples").write_bytes(tf_record(EXAMPLES))
     try:
-        with pytest.raises(ConfigError, match=r'(?s)need the package mindspore.*pip install "runner\[mindrecord\]"'):
+        with pytest.raises(ConfigError, match=r'(?s)need the package mindspore.*pip install "runner-ml\[mindrecord\]"'):
             ds.TFRecordDataset(str(tmp_path / "examples"))
         with pytest.raises(ConfigError, match="need the package mindspore"):
             FileWriter(str(tmp_path / "new"))

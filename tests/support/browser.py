@@ -29,6 +29,7 @@ FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe
 OFFLINE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"  # no other host can be reached
 HIGH = 16  # descriptors above those that are replaced
 KEYS = {" ": ("Space", 32), "ArrowLeft": ("ArrowLeft", 37), "ArrowUp": ("ArrowUp", 38), "Enter": ("Enter", 13)}
+KEYS |= {"Escape": ("Escape", 27), "+": ("Equal", 187), "-": ("Minus", 189)}
 KEYS |= {"ArrowRight": ("ArrowRight", 39), "ArrowDown": ("ArrowDown", 40), "Tab": ("Tab", 9), "Delete": ("Delete", 46)}
 TEXTS = {" ": " ", "Enter": "\r"}
 

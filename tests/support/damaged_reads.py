@@ -98,7 +98,7 @@ def _write_data(folder: Path, draw: np.random.Generator) -> None:
         (folder / kind).mkdir()
         for name, content in files.items():
             (folder / kind / f"{name}{suffix}").write_bytes(packed(content))
-    (folder / "digits.csv.gz").write_bytes(digits.digits_file().read_bytes())
+    (folder / "digits.bin.gz").write_bytes(digits.FILE.read_bytes())
 
 
 def samples(folder: Path, run: Path) -> dict[str, Sample]:
@@ -110,7 +110,7 @@ def samples(folder: Path, run: Path) -> dict[str, Sample]:
             found[f"{kind} {name}"] = Sample(file, partial(_idx, folder / kind), kind == "gzip")
         file = next((folder / kind).glob("test_batch*"))
         found[f"{kind} CIFAR"] = Sample(file, partial(cifar.read_split, folder / kind, "test"), kind == "gzip")
-    path = folder / "digits.csv.gz"
+    path = folder / "digits.bin.gz"
     found["digits"] = Sample(path, partial(digits.read_digits.__wrapped__, path), True)
     for name in ("checked", "plain"):
         path = folder / f"{name}.ckpt"

@@ -15,6 +15,7 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.compile.ort import messages
+from runner.compile.ort.provider_options import provider_options
 from runner.device import Device, device_error, reinstall
 from runner.errors import DeviceError, InternalError, RunnerError, TrainingError
 from runner.host.log import LOG
@@ -245,7 +246,8 @@ def _inference_session(model: bytes, device: Device, optimize: bool, profile: Pa
         options.enable_mem_pattern = False
     providers: list[object] = ["CPUExecutionProvider"]
     if device.target != "CPU":
-        providers.insert(0, (device.backend.provider, {"device_id": str(device.id)}))
+        providers.insert(0, (device.backend.provider, provider_options(device)))
+        options.use_deterministic_compute = True  # two runs give the same bits
         options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")  # ignored by 1.20
     for name, value in SPINNING[device.tuning.spins]:
         options.add_session_config_entry(f"session.{name}", value)

@@ -9,7 +9,7 @@ from runner.compile.passes.dce import dce
 from runner.compile.passes.fold import fold
 from runner.compile.passes.freeze import freeze
 from runner.compile.passes.in_parts import in_parts_by
-from runner.compile.passes.layout import layout_with
+from runner.compile.passes.layout import layout_for
 from runner.compile.passes.merge import merge
 from runner.compile.passes.pool_first import pool_first
 from runner.compile.passes.schedule_updates import soon
@@ -36,7 +36,7 @@ def device_passes(device: Device) -> tuple[Pass, ...]:
 
 def layout_passes(device: Device) -> tuple[Pass, ...]:
     """The pass that selects the layouts on a device, if there is one."""
-    return (layout_with(device.tuning),) if device.target == "CPU" and device.tuning.placed else ()
+    return (layout_for(device),) if device.target == "CPU" and device.tuning.placed else ()
 
 
 def optimize(graph: Graph, passes: Sequence[Pass] = PASSES, observer: GraphObserver = NO_GRAPHS) -> Graph:

@@ -31,7 +31,7 @@ def folder() -> Path:
 
 def cache_key(graph: Graph, device: Device, modes: Sequence[str]) -> dict[str, Any]:
     """Everything that the times depend on: operators with shapes and forms, CPU, threads, onnxruntime."""
-    operators = "\n".join(f"{signature(node)}: {' '.join(map(str, forms_of(node)))}" for node in graph.nodes)
+    operators = "\n".join(f"{signature(node)}: {' '.join(map(str, forms_of(node, device)))}" for node in graph.nodes)
     return {
         "operators_sha256": hashlib.sha256(operators.encode()).hexdigest(),
         "ways": ",".join(modes),

@@ -130,7 +130,7 @@ class TuningSearch:
         for node in self.best.graph.nodes:
             if ("GA" if node.op.needs is Needs.HALF else "RL") in self.modes:
                 nodes_of.setdefault(signature(node), []).append(node)
-        many = {name: forms for name, nodes in nodes_of.items() if len(forms := forms_of(nodes[0])) > 1}
+        many = {name: forms for name, nodes in nodes_of.items() if len(forms := forms_of(nodes[0], self.device)) > 1}
         return sorted(((n, list(f)) for n, f in many.items()), key=lambda entry: -_work(nodes_of[entry[0]]))
 
     def _forms(self, name: str, forms: Sequence[Form]) -> Iterator[Change]:

@@ -6,7 +6,7 @@ from typing import Any
 from runner.errors import ConfigError
 from runner.validation.records import Frozen
 
-INSTALL = 'pip install "runner[optuna]"'
+INSTALL = 'pip install "runner-ml[optuna]"'
 OLDEST = 4  # the first major version whose journal files are not experimental
 SAMPLERS = ("tpe", "random", "grid")
 

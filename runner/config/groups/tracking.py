@@ -123,7 +123,7 @@ def consistency_errors(tracking: Tracking) -> Iterator[ConfigError]:
     missing = [name for name in needed if not _is_installed(name)]
     if missing:
         rows = {"value": tracking.name, "missing": ", ".join(missing)}
-        hint = f'pip install "runner[{tracking.name}]"'
+        hint = f'pip install "runner-ml[{tracking.name}]"'
         yield ConfigError("the library of this tracking is not installed", key="tracking", **rows, hint=hint)
 
 

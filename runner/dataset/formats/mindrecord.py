@@ -17,7 +17,7 @@ from runner import dtype as dt
 from runner.errors import ConfigError, DataError, RunnerError
 from runner.host.machine import require_memory
 
-INSTALL = 'pip install "runner[mindrecord]"'
+INSTALL = 'pip install "runner-ml[mindrecord]"'
 _QUIET = {"GLOG_v": "4"}  # no lines of its own: what fails raises, and its warnings are about its own speed
 _FRAMES = "-", "Exception thrown", "Syntax error", "mindspore/"  # how the library's errors begin and end
 Record = dict[str, np.ndarray]

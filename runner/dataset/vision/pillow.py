@@ -27,7 +27,7 @@ def pillow() -> ModuleType:
         import PIL
         from PIL import Image, ImageEnhance, ImageOps  # noqa: F401  attributes of the package from now on
     except ImportError:
-        repair = "pip install 'runner[images]'"
+        repair = "pip install 'runner-ml[images]'"
         raise ConfigError("Pillow, which reads images, is not installed", repair=repair) from None
     return PIL
 

@@ -98,7 +98,7 @@ def _tracker(run: TrackedRun) -> Tracker:
     try:
         return EventFile(folder, {"config": run.config, "run": _tags(run, run.folder.absolute())})
     except ImportError as reason:
-        hint = 'pip install "runner[tensorboard]"'
+        hint = 'pip install "runner-ml[tensorboard]"'
         raise ConfigError("tensorboardX cannot be loaded", key="tracking", reason=reason, hint=hint) from reason
     except OSError as reason:
         raise StorageError("no event file can be written", path=folder, reason=reason) from reason

@@ -1,7 +1,8 @@
 """Line charts as inline SVG.
 
 The SVG is stretched to its box, so labels are HTML elements next to it and keep their size on a phone. The page has
-both forms of a chart, linear and logarithmic; radio buttons and CSS switch between them without a script.
+both forms of a chart, linear and logarithmic; radio buttons and CSS switch between them without a script. The script
+(chart.js) adds the exact values below the pointer, and zoom.
 """
 
 import itertools
@@ -9,18 +10,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runner.report.html.axis import MAX_MARKS, Scale, axis_around
+from runner.report.html.chart_data import described, encoded, thinned
 from runner.report.html.layout import legend
 from runner.report.html.markup import Markup, concat, tag
 from runner.report.html.series import Points
 
 UNITS = 1000  # width and height of the SVG view box
+COLUMNS = 1000  # of pixels, each with the lowest and the highest value of a line
+MAX_VALUES = 10_000  # of a chart, for the pointer and zoom
 _numbers = itertools.count(1)
 
 
 @dataclass(frozen=True)
 class ChartLine:
-    """A curve with its name in the legend and the tooltip. `style` is `line`, `thin`, `dots`, or `band`: an area whose
-    points follow its upper edge and then its lower edge backwards. `colour` is the number of a colour in page.css.
+    """A curve with its name in the legend and the tooltip, and all of its points. `style` is `line`, `thin`, `dots`, or
+    `band`: an area whose points follow its upper edge and then its lower edge backwards. `colour` is the number of a
+    colour in page.css.
     """
 
     name: str
@@ -36,14 +41,35 @@ def chart(
     may_be_log: bool = False,
     zero: bool = False,
     has_legend: bool = True,
+    columns: int = COLUMNS,
+    has_script: bool = True,
 ) -> Markup:
-    """A figure over steps: caption, a switch if both forms are useful, the chart, a legend for two lines or more."""
+    """A figure over steps: caption, a switch if both forms are useful, the chart, a legend for two lines or more.
+
+    Each line is drawn with the lowest and highest value of `columns` columns. Without a script there are no values.
+    """
     values = [y for line in lines for _, y in line.points]
     x = _step_axis([x for line in lines for x, _ in line.points])
-    plot = _plot(lines, x, axis_around(values, zero=zero))
+    paths = [_thinned(line, columns) for line in lines]
+    label = described(title, "step", [(line.name, line.points) for line in lines if line.style != "band"])
+
+    def plot(y: Scale) -> Markup:
+        drawn = (_drawn(k, line, points, x, y) for k, (line, points) in enumerate(zip(lines, paths, strict=True)))
+        return frame(concat(*drawn), x, y, "step", label)
+
+    content = plot(axis_around(values, zero=zero))
     if may_be_log and min(values) > 0 and max(values) >= 4 * min(values):
-        plot = _switch(plot, _plot(lines, x, axis_around(values, is_log=True)))
-    return tag("figure", tag("figcaption", title), plot, _legend(lines) if has_legend else None, class_="chart")
+        content = _switch(content, plot(axis_around(values, is_log=True)))
+    values_of = [(line.name, _thinned(line, MAX_VALUES // (2 * len(lines)))) for line in lines] if has_script else []
+    return tag(
+        "figure",
+        tag("figcaption", title),
+        content,
+        _legend(lines) if has_legend else None,
+        class_="chart",
+        data_lines=encoded(values_of) if has_script else None,
+        data_x="step" if has_script else None,
+    )
 
 
 def path(points: Points, x: Scale, y: Scale, closed: bool = False) -> str:
@@ -61,8 +87,8 @@ def dots(points: Points, x: Scale, y: Scale) -> str:
     return "".join(f"M{round(UNITS * x.fraction(a))} {round(UNITS * (1 - y.fraction(b)))}h0" for a, b in points)
 
 
-def frame(content: Markup, x: Scale, y: Scale, x_name: str) -> Markup:
-    """An SVG with grid and content, surrounded by its labels."""
+def frame(content: Markup, x: Scale, y: Scale, x_name: str, label: str) -> Markup:
+    """An SVG with grid and content, surrounded by its ticks; `label` is its alternative as a text."""
     y_ticks = [(1 - y.fraction(value), text) for value, text in y.ticks()]
     x_ticks = [(x.fraction(value), text) for value, text in x.ticks(6)]
     grid = "".join(f"M0 {round(UNITS * top)}H{UNITS}" for top, _ in y_ticks)
@@ -75,20 +101,21 @@ def frame(content: Markup, x: Scale, y: Scale, x_name: str) -> Markup:
         data_x=f"{x.low!r} {x.high!r} {int(x.is_log)}",
         data_y=f"{y.low!r} {y.high!r} {int(y.is_log)}",
         role="img",
+        aria_label=label,
     )
-    labels = [tag("span", text, class_="y", style=f"top:{100 * top:.2f}%") for top, text in y_ticks]
-    labels += [tag("span", text, class_="x", style=f"left:{100 * left:.2f}%") for left, text in x_ticks]
-    return tag("div", tag("div", svg, *labels, class_="plot"), tag("div", x_name, class_="axis"), class_="framed")
+    ticks = [tag("span", text, class_="y", style=f"top:{100 * top:.2f}%") for top, text in y_ticks]
+    ticks += [tag("span", text, class_="x", style=f"left:{100 * left:.2f}%") for left, text in x_ticks]
+    box = tag("div", *ticks, aria_hidden="true")
+    return tag("div", tag("div", svg, box, class_="plot"), tag("div", x_name, class_="axis"), class_="framed")
 
 
-def _plot(lines: Sequence[ChartLine], x: Scale, y: Scale) -> Markup:
-    return frame(concat(*(_drawn(line, x, y) for line in lines)), x, y, "step")
+def _thinned(line: ChartLine, columns: int) -> Points:
+    return line.points if line.style == "band" else thinned(line.points, columns)
 
 
-def _drawn(line: ChartLine, x: Scale, y: Scale) -> Markup:
-    points = line.points
+def _drawn(place: int, line: ChartLine, points: Points, x: Scale, y: Scale) -> Markup:
     d = dots(points, x, y) if line.style == "dots" else path(points, x, y, closed=line.style == "band")
-    return tag("path", d=d, class_=f"{line.style} c{line.colour}", data_name=line.name)
+    return tag("path", d=d, class_=f"{line.style} c{line.colour}", data_name=line.name, data_line=place)
 
 
 def _switch(linear: Markup, logarithmic: Markup) -> Markup:

@@ -1,7 +1,8 @@
 """`runner report RUN_OR_SWEEP...`: finds the runs and writes the page."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from runner.errors import ConfigError, RunnerError, nearest
 from runner.experiment.sweep import journal
@@ -11,7 +12,7 @@ from runner.host import files
 from runner.host.files import real_path
 from runner.report.html import pair_page, run_page, sweep_page
 from runner.report.html.layout import page
-from runner.report.html.run_set import RunSet, natural_key
+from runner.report.html.run_set import RunSet, Search, natural_key
 from runner.report.record import RunRecord, run_directories
 
 NAME = "report.html"
@@ -53,28 +54,41 @@ def render(runs: Sequence[RunRecord], folders: Sequence[Path], home: Path) -> st
     """The page about at least one run, with links relative to the folder `home`."""
     if len(runs) == 1:
         return page(f"{runs[0].name} \N{MIDDLE DOT} runner", run_page.head(runs[0]), run_page.sections(runs[0], home))
-    run_set = RunSet(runs)
+    journals = [read_journal(folder) for folder in folders]
+    searches = [one.search for one in journals if one.search]
+    run_set = RunSet(runs, searches[0] if len(searches) == 1 else None)
     sections = sweep_page.sections(run_set, home)
     if len(runs) == 2:
         sections[1:1] = pair_page.sections(runs[0], runs[1])
-    remarks = [remark for folder in folders for remark in sweep_remarks(folder)]
-    head = sweep_page.head(run_set, ", ".join(map(str, folders)), remarks)
+    remarks = [remark for one in journals for remark in one.remarks]
+    results = [one.result for one in journals if one.result]
+    head = sweep_page.head(run_set, ", ".join(map(str, folders)), results, remarks)
     return page(f"{len(runs)} runs \N{MIDDLE DOT} runner", head, sections)
 
 
-def sweep_remarks(folder: Path) -> Iterator[str]:
-    """Remarks from the journal of a sweep: the search and its best job, and jobs without a folder."""
+class SweepJournal(NamedTuple):
+    """What the journal of a sweep says: its search and the result of it as a sentence, and remarks on missing jobs."""
+
+    search: Search | None = None
+    result: str | None = None
+    remarks: tuple[str, ...] = ()
+
+
+def read_journal(folder: Path) -> SweepJournal:
+    """The journal in a folder; empty if the folder is not that of a sweep."""
     if not (folder / journal.NAME).is_file():
-        return
+        return SweepJournal()
     sweep = SweepState(folder)
     try:
         sweep.update()
     except RunnerError as error:
-        yield f"{folder / journal.NAME}: {error.what}"
-        return
+        return SweepJournal(remarks=(f"{folder / journal.NAME}: {error.what}",))
     outcomes = sweep.outcomes()
-    if (search := sweep.search) and (found := best(outcomes, search)):
-        yield f"a search to {search['direction']} {search['metric']}; {sentence(found, outcomes, search)}"
+    search = result = None
+    if settings := sweep.search:
+        search, found = Search(str(settings["metric"]), str(settings["direction"])), best(outcomes, settings)
+        result = f"A search to {search.direction} {search.metric}"
+        result += f"; {sentence(found, outcomes, settings)}." if found else "."
     missing = [str(outcome.number) for outcome in outcomes if outcome.status == "missing"]
-    if missing:
-        yield f"{len(missing)} of {len(sweep.jobs)} jobs never began: {', '.join(missing[:MAX_NAMES])}"
+    text = f"{len(missing)} of {len(sweep.jobs)} jobs never began: {', '.join(missing[:MAX_NAMES])}"
+    return SweepJournal(search, result, (text,) if missing else ())

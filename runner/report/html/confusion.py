@@ -11,6 +11,7 @@ from runner.report.values import array_of
 
 METRIC = "confusion_matrix"
 MAX_CLASSES = 30  # of the heat map; more have the tables
+NUMBERED = 12  # classes whose numbers a phone has room for; of more it shows the colours
 MAX_ERRORS = 10
 STRONGEST = 70  # percent of the colour in a cell, so that its number can be read
 
@@ -42,7 +43,8 @@ def _heat_map(counts: np.ndarray, names: Sequence[str]) -> Markup:
             for m, other in enumerate(names)
         ]
         rows.append(tag("tr", _heading(name, "row"), *cells))
-    grid = tag("table", tag("thead", tag("tr", *head)), tag("tbody", *rows), class_="matrix")
+    kind = f"matrix{' many' if len(names) > NUMBERED else ''}"
+    grid = tag("table", tag("thead", tag("tr", *head)), tag("tbody", *rows), class_=kind)
     right, total = int(np.trace(counts)), int(counts.sum())
     caption = f"{right} of {total} samples are right. A row has the samples of one class, a column a prediction."
     symbols = [("area c1", "right, as a share of the class"), ("area c2", "errors: the largest share is strongest")]

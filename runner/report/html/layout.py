@@ -30,7 +30,9 @@ class Section(NamedTuple):
 def page(title: str, head: Markup, sections: Sequence[Section]) -> str:
     """The content of the HTML file."""
     sections = [section for section in sections if section.content]
-    links = tag("nav", *(tag("a", section.title, href=f"#{section.id}") for section in sections))
+    links = tag(
+        "nav", *(tag("a", one.title, href=f"#{one.id}") for one in sections), aria_label="Sections of this page"
+    )
     parts = [tag("section", tag("h2", s.title), s.content, id=s.id) for s in sections]
     meta = concat(
         tag("meta", charset="utf-8"),
@@ -41,7 +43,9 @@ def page(title: str, head: Markup, sections: Sequence[Section]) -> str:
         tag("style", asset("page.css")),
     )
     body = tag("main", head, links, *parts)
-    document = tag("html", tag("head", meta), tag("body", body, tag("script", asset("page.js"))), lang="en")
+    document = tag(
+        "html", tag("head", meta), tag("body", body, tag("script", asset("tables.js"), asset("charts.js"))), lang="en"
+    )
     return f"<!doctype html>\n{document}\n"
 
 

@@ -1,13 +1,23 @@
 """HTML and SVG elements. Text is escaped unless it is `Markup`, so that files of a run cannot inject elements."""
 
+import re
 from collections.abc import Sequence
 from html import escape
 
-_VOID = {"meta", "input", "img", "br", "link"}
+from runner.report.values import metric_text
+
+CARDS = 4  # columns: a table with so many is a list of cards on a phone
+HALF_LINE = 20  # letters
+DENSE, DENSEST = 12, 18  # columns: smaller letters, and numbers that may be broken
+_VOID = {"meta", "input", "img", "br", "link", "wbr"}
 
 
 class Markup(str):
     """HTML that needs no escaping."""
+
+
+class MeasuredValue(float):
+    """A loss or metric: tables show it as the console does."""
 
 
 Content = str | int | float | None
@@ -35,23 +45,60 @@ def concat(*content: Content) -> Markup:
     return Markup("".join(one if isinstance(one, Markup) else escape(str(one)) for one in content if one is not None))
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[Content]], sortable: bool = False) -> Markup:
-    """A table in a scrollable box. Numbers are right-aligned; `sortable` by a click on the header."""
+def table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Content]],
+    sortable: bool = False,
+    sorted_by: tuple[str, str] | None = None,
+) -> Markup:
+    """A table that fits into any width. Numbers are right-aligned; `sortable` by a click on the header, and sorted by a
+    column in the direction `ascending` or `descending` at first."""
     numeric = [bool(rows) and all(isinstance(row[k], int | float | None) for row in rows) for k in range(len(columns))]
-    head = [tag("th", name, class_="n" if right else None) for name, right in zip(columns, numeric, strict=True)]
-    body = [tag("tr", *map(_cell, row)) for row in rows]
-    element = tag("table", tag("thead", tag("tr", *head)), tag("tbody", *body), class_="sortable" if sortable else None)
+    is_cards = len(columns) >= CARDS
+    order = dict([sorted_by] if sorted_by else [])
+    row_role, head_role = ("row", "columnheader") if is_cards else (None, None)  # cards are no table to a browser
+    places = [(name, is_cards and _is_wide(name, [row[k] for row in rows])) for k, name in enumerate(columns)]
+    head = [
+        tag(
+            "th", breakable(name), class_="n" if right else None, scope="col", role=head_role, aria_sort=order.get(name)
+        )
+        for name, right in zip(columns, numeric, strict=True)
+    ]
+    body = [
+        tag("tr", *(_cell(x, is_cards, *place) for x, place in zip(row, places, strict=True)), role=row_role)
+        for row in rows
+    ]
+    kinds = {"sortable": sortable, "cards": is_cards, "dense": len(columns) > DENSE, "densest": len(columns) > DENSEST}
+    names = " ".join(name for name, has in kinds.items() if has)
+    content = tag("thead", tag("tr", *head, role=row_role)), tag("tbody", *body)
+    element = tag("table", *content, class_=names or None, role="table" if is_cards else None)
     return tag("div", element, class_="scroll")
 
 
-def number(value: Content) -> str:
-    """A float with five digits; an integer with all.
+def breakable(name: str) -> Markup:
+    """A name that may be broken after its underscores and dots.
 
-    >>> number(0.00091881), number(2640), number(None), number(1234567.8)
-    ('0.00091881', '2640', '-', '1.2346e+06')
+    >>> breakable("optimizer.learning_rate")
+    'optimizer.<wbr>learning_<wbr>rate'
+    """
+    return Markup(re.sub(r"([._])(?=.)", r"\1<wbr>", escape(name)))
+
+
+def measured(value: float | None) -> Content:
+    """A loss or metric as the content of a cell; whole numbers stay whole."""
+    return MeasuredValue(value) if isinstance(value, float) else value
+
+
+def number(value: Content) -> str:
+    """A float with five digits, a metric as on the console, an integer with all.
+
+    >>> number(0.00091881), number(MeasuredValue(0.98333)), number(2640), number(None), number(1234567.8)
+    ('0.00091881', '0.9833', '2640', '-', '1.2346e+06')
     """
     if value is None:
         return "-"
+    if isinstance(value, MeasuredValue):
+        return metric_text(value)
     return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
@@ -64,7 +111,17 @@ def metric_label(metric: str) -> str:
     return metric.replace("eval.", "test ")
 
 
-def _cell(value: Content) -> Markup:
+def _is_wide(name: str, column: Sequence[Content]) -> bool:
+    """Whether the cells of a column need a whole line of a card."""
+    texts = (re.sub("<[^>]*>", "", x) if isinstance(x, Markup) else number(x) for x in column)
+    return len(name) + max(map(len, texts), default=0) > HALF_LINE
+
+
+def _cell(value: Content, is_card: bool, name: str, is_wide: bool) -> Markup:
+    """A cell; a card shows the name of its column beside it."""
+    wide = "wide" if is_wide else None
+    role, label = ("cell", name) if is_card else (None, None)
     if isinstance(value, int | float) or value is None:
-        return tag("td", number(value), class_="n", data_value=None if value is None else repr(value))
-    return tag("td", value)
+        exact = None if value is None else repr(float(value) if isinstance(value, MeasuredValue) else value)
+        return tag("td", number(value), class_="n wide" if wide else "n", data_value=exact, data_label=label, role=role)
+    return tag("td", value, class_=wide, data_label=label, role=role)

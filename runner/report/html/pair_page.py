@@ -11,7 +11,7 @@ from runner.report.dump.diff_command import compare
 from runner.report.dump.diff_rows import Row, remarks, tolerance_text, user_line
 from runner.report.format import format_value, tables, verdict
 from runner.report.html.layout import Section, badge
-from runner.report.html.markup import Content, Markup, concat, table, tag
+from runner.report.html.markup import Content, Markup, breakable, concat, table, tag
 from runner.report.record import RunRecord
 
 DEFAULT = MetricTolerance()
@@ -31,7 +31,8 @@ def sections(a: RunRecord, b: RunRecord, tolerance: MetricTolerance = DEFAULT) -
     parts: list[Markup] = [_verdict(found["same"], verdict(found))]
     parts.append(tag("p", f"A is {found['a']}, B is {found['b']} (the reference).", class_="sub"))
     for one in tables(found):
-        parts += [tag("h3", one.title), table(one.columns, one.rows)]
+        rows = [(breakable(first), *rest) for first, *rest in one.rows]
+        parts += [tag("h3", one.title[:1].upper() + one.title[1:]), table(one.columns, rows)]
     yield Section("A and B", concat(*parts))
     if has_dump(a.folder) and has_dump(b.folder):
         yield Section("Dumps", _dumps(a, b))

@@ -12,16 +12,22 @@ from runner.report.format import format_value
 from runner.report.html import profile_section
 from runner.report.html.chart import ChartLine, chart
 from runner.report.html.confusion import confusion
+from runner.report.html.epochs import epoch_table
 from runner.report.html.layout import Section, badge, bar, collapsible, notes, tiles
-from runner.report.html.markup import Markup, concat, metric_label, table, tag
+from runner.report.html.markup import Markup, breakable, concat, measured, metric_label, number, table, tag
 from runner.report.html.picture import pictures
-from runner.report.html.series import downsample, running_mean
+from runner.report.html.series import curve, downsample, running_mean
 from runner.report.html.worst import worst_predictions
 from runner.report.record import RunRecord
 from runner.report.values import is_number
 
-COLUMNS = 1000  # of points in a chart
+LONG, MEANS = 100, 250  # steps of a run that has a running mean, and columns of this line
 MAX_FILES = 200
+_SPEEDS = {
+    "steps/s": ("steps_per_second", ".0f"),
+    "train seconds": ("train_seconds", ".4g"),
+    "peak MB": ("peak_rss_mb", ".4g"),
+}
 _TIMES = {"init": "init_seconds", "compile": "compile_seconds", "train": "train_seconds"}
 
 
@@ -49,21 +55,22 @@ def sections(run: RunRecord, home: Path) -> list[Section]:
         Section("Profile", _profile(run, home)),
         Section("Graph", _graphs(run, home)),
         Section("Config", _config(run) if run.config or run.command else None),
-        Section("What the numbers depend on", _values(run.manifest) if run.manifest else None),
+        Section("What the numbers depend on", _manifest(run) if run.manifest else None),
         Section("Files", _files(run, home)),
     ]
 
 
 def training(run: RunRecord) -> Markup | None:
     """The curves of one run: every loss, its running mean, the loss on the test split, and the metrics if there are two
-    evaluations or more."""
+    evaluations or more; and a table of the epochs."""
     steps, losses = run.metrics.steps, run.metrics.losses
     charts = []
     if len(steps) > 1:
-        lines = [ChartLine("loss", downsample(steps, losses, COLUMNS), 1, "thin" if len(steps) >= 100 else "line")]
-        if len(steps) >= 100:
+        is_long = len(steps) >= LONG
+        lines = [ChartLine("loss", curve(steps, losses), 1, "thin" if is_long else "line")]
+        if is_long:
             window = max(10, len(steps) // 100)
-            mean = downsample(steps, running_mean(losses, window), COLUMNS // 4)
+            mean = downsample(steps, running_mean(losses, window), MEANS)
             lines.append(ChartLine(f"mean of {window} steps", mean, 1))
         test_losses = evaluations(run, "loss")
         lines += [ChartLine("loss on the test split", test_losses, 2, "dots")] if test_losses else []
@@ -73,7 +80,7 @@ def training(run: RunRecord) -> Markup | None:
         if len(points) > 1 and not name.endswith("loss"):
             lines = [ChartLine(name, points, 3), ChartLine("", points, 3, "dots")]
             charts.append(chart(f"{name.capitalize()} on the test split", lines))
-    return tag("div", *charts, class_="charts") if charts else None
+    return concat(tag("div", *charts, class_="charts"), epoch_table(run)) if charts else None
 
 
 def evaluations(run: RunRecord, name: str) -> list[tuple[float, float]]:
@@ -96,11 +103,13 @@ def _when(run: RunRecord) -> str:
 
 
 def _tiles(run: RunRecord) -> dict[str, str]:
-    values = {metric_label(name): f"{value:.4g}" for name, value in run.results.items()}
+    order = sorted(run.results, key=lambda name: name == "loss")  # the evaluation first, as on the console
+    names = {"loss": "loss of the last step"}
+    values = {names.get(name, metric_label(name)): number(measured(run.results[name])) for name in order}
     values["steps"] = str(run.step)
-    for name, key in (("steps/s", "steps_per_second"), ("train seconds", "train_seconds"), ("peak MB", "peak_rss_mb")):
+    for name, (key, form) in _SPEEDS.items():
         if is_number(value := run.summary.get(key)):
-            values[name] = f"{value:.4g}"
+            values[name] = format(value, form)
     count, trained = (run.summary.get(key) for key in ("parameters", "trainable"))
     if is_number(count) and is_number(trained):
         values["parameters"] = f"{count:,}" if count == trained else f"{trained:,} of {count:,} trained"
@@ -158,7 +167,7 @@ def _config(run: RunRecord) -> Markup:
     defaults = flat(plain(RunConfig()))
     changed = {key: value for key, value in run.config.items() if defaults.get(key) != value}
     typed = tag("pre", " ".join(["runner", *run.overrides])) if run.overrides else None
-    rows = [(key, format_value(value), format_value(defaults.get(key))) for key, value in changed.items()]
+    rows = [(breakable(key), format_value(x), format_value(defaults.get(key))) for key, x in changed.items()]
     return concat(
         typed,
         tag("h3", "Changed from the defaults"),
@@ -167,8 +176,12 @@ def _config(run: RunRecord) -> Markup:
     )
 
 
+def _manifest(run: RunRecord) -> Markup:
+    return collapsible(f"{len(run.manifest)} facts, from the seed to the versions of packages", _values(run.manifest))
+
+
 def _values(values: dict[str, Any]) -> Markup:
-    return table(("key", "value"), [(key, format_value(value)) for key, value in values.items()])
+    return table(("key", "value"), [(breakable(key), format_value(value)) for key, value in values.items()])
 
 
 def _files(run: RunRecord, home: Path) -> Markup:

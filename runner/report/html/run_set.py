@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,15 @@ from runner.report.record import RunRecord, differing_keys
 
 SEED = "seed"
 MAX_KEYS = 8
-_OUTPUT_PATHS = {"print_file_path", "save_graphs_path", "dump.path", "dump.dump_path", "profiling.result_path"}
+NAME = ".name"  # a key that ends so is the option of a group, and determines other keys of the group
+_OBSERVERS = ("dump.", "print_file_path", "profiling.", "save_graphs", "tracking.")  # results do not depend on them
+
+
+class Search(NamedTuple):
+    """What a search optimized: the result, and `minimize` or `maximize`."""
+
+    metric: str
+    direction: str
 
 
 @dataclass(frozen=True)
@@ -34,10 +42,11 @@ class SeedGroup:
 
 
 class RunSet:
-    """The runs of one report."""
+    """The runs of one report, and what they were searched for if a search has made them."""
 
-    def __init__(self, runs: Sequence[RunRecord]) -> None:
+    def __init__(self, runs: Sequence[RunRecord], search: Search | None = None) -> None:
         self.runs = list(runs)
+        self.search = search
 
     @cached_property
     def home(self) -> Path:
@@ -46,10 +55,28 @@ class RunSet:
 
     @cached_property
     def keys(self) -> list[str]:
-        """The varied keys: those whose values are not equal in all configs, the seed last."""
+        """The varied keys: those whose values are not equal in all configs, the seed last.
+
+        Left out are observers, and keys that only follow from the option of their group: `optimizer.beta1` exists
+        because the optimizer is Adam.
+        """
         configs = [run.config for run in self.runs if run.config]
-        keys = [key for key in differing_keys(configs) if key not in _OUTPUT_PATHS]
+        varied = [key for key in differing_keys(configs) if not key.startswith(_OBSERVERS)]
+        given = {line.lstrip("+").partition("=")[0] for run in self.runs for line in run.overrides}
+        names = [key for key in varied if key.endswith(NAME)]
+        keys = [key for key in varied if key in given or not any(_follows(key, name, configs) for name in names)]
         return sorted(keys, key=lambda key: key == SEED)
+
+    def has_effect(self, key: str, result: str) -> bool:
+        """Whether runs that differ only in this key have other results; True if there are no such runs."""
+        others = [other for other in self.keys if other != key]
+        found: dict[tuple[str, ...], dict[str, float]] = defaultdict(dict)
+        for run in self.runs:
+            if result in run.results:
+                same = tuple(format_value(run.config.get(other)) for other in others)
+                found[same][format_value(run.config.get(key))] = run.results[result]
+        compared = [list(values.values()) for values in found.values() if len(values) > 1]
+        return not compared or any(value != values[0] for values in compared for value in values)
 
     @cached_property
     def results(self) -> list[str]:
@@ -81,8 +108,10 @@ class RunSet:
 
     @cached_property
     def target(self) -> str | None:
-        """The result by which runs are ranked: the accuracy if there is one, otherwise the first one for which larger
-        is better, otherwise the loss."""
+        """The result by which runs are ranked: the one that was searched; otherwise the accuracy if there is one, the
+        first one for which larger is better, or the loss."""
+        if self.search and self.search.metric in self.results:
+            return self.search.metric
         maximized = [name for name in self.results if name in self.maximized]
         order = ("accuracy", *maximized, "loss", "eval.loss", *self.results)
         return next((name for name in order if name in self.results), None)
@@ -93,7 +122,13 @@ class RunSet:
         if target is None:
             return []
         found = [run for run in self.runs if target in run.results]
-        return sorted(found, key=lambda run: run.results[target], reverse=target in self.maximized)
+        return sorted(found, key=lambda run: run.results[target], reverse=self.is_maximized(target))
+
+    def is_maximized(self, result: str) -> bool:
+        """Whether larger is better; a search states this of its metric."""
+        if self.search and self.search.metric == result:
+            return self.search.direction == "maximize"
+        return result in self.maximized
 
     def label(self, key: str) -> str:
         """The last part of a key if it is unique among the varied keys, otherwise the key."""
@@ -105,12 +140,20 @@ class RunSet:
 
 
 def last_part(key: str) -> str:
-    """The last part of a dotted key.
+    """The last part of a dotted key, or the name of the group whose option it is.
 
-    >>> last_part("optimizer.learning_rate")
-    'learning_rate'
+    >>> last_part("optimizer.learning_rate"), last_part("optimizer.schedule.name")
+    ('learning_rate', 'schedule')
     """
-    return key.rpartition(".")[2]
+    return key.removesuffix(NAME).rpartition(".")[2]
+
+
+def _follows(key: str, name: str, configs: Sequence[dict[str, Any]]) -> bool:
+    """Whether the value of a key follows from the option of its group, in all configs."""
+    if key == name or not key.startswith(name.removesuffix("name")):
+        return False
+    found: dict[str, Any] = {}
+    return all(found.setdefault(str(config.get(name)), config.get(key)) == config.get(key) for config in configs)
 
 
 def natural_key(path: Path) -> list[tuple[int, Any]]:

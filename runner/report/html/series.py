@@ -34,6 +34,11 @@ def downsample(xs: np.ndarray, ys: np.ndarray, columns: int) -> Points:
     return [(float(xs[k]), float(ys[k])) for k in sorted(kept)]
 
 
+def curve(xs: np.ndarray, ys: np.ndarray) -> Points:
+    """All points of a curve, (n,) each."""
+    return list(zip(xs.astype(np.float64).tolist(), ys.astype(np.float64).tolist(), strict=True))
+
+
 def running_mean(ys: np.ndarray, window: int) -> np.ndarray:
     """The mean of the last `window` values at each position, of fewer at the beginning. (n,) to (n,)
 

@@ -8,10 +8,10 @@ from runner.host.files import real_path
 from runner.report.format import format_value
 from runner.report.html.chart import ChartLine, chart
 from runner.report.html.layout import Section, badge, legend, notes, tiles
-from runner.report.html.markup import Content, Markup, concat, metric_label, table, tag
+from runner.report.html.markup import Content, Markup, MeasuredValue, concat, measured, metric_label, number, table, tag
 from runner.report.html.run_page import link
 from runner.report.html.run_set import RunSet, SeedGroup
-from runner.report.html.series import downsample, running_mean, spread
+from runner.report.html.series import curve, downsample, running_mean, spread
 from runner.report.html.slices import parallel_coordinates, slices
 from runner.report.record import RunRecord
 
@@ -21,18 +21,19 @@ _SPEED = ("steps", "steps/s", "seconds")
 _SCALARS = int | float | str
 
 
-def head(run_set: RunSet, title: str, remarks: Sequence[str] = ()) -> Markup:
-    """The number of runs by status, the best run, and remarks."""
+def head(run_set: RunSet, title: str, results: Sequence[str] = (), remarks: Sequence[str] = ()) -> Markup:
+    """The number of runs by status, the best run, results of searches, and remarks."""
     states = Counter(run.state for run in run_set.runs)
     values = {state: str(count) for state, count in states.most_common()}
     best = run_set.ranked()[:1]
     if best and run_set.target:
-        values[f"best {run_set.target}"] = f"{best[0].results[run_set.target]:.4g}"
+        values[f"best {metric_label(run_set.target)}"] = number(measured(best[0].results[run_set.target]))
         values["of run"] = run_set.name(best[0])
     badges = [badge(state) for state in states]
     return concat(
         tag("h1", f"{len(run_set.runs)} runs", *badges),
         tag("p", title, class_="sub mono"),
+        *(tag("p", result) for result in results),
         notes([*remarks, *(f"{run_set.name(run)}: {note}" for run in run_set.runs for note in run.notes)][:MAX_NOTES]),
         tiles(values),
     )
@@ -52,8 +53,13 @@ def sections(run_set: RunSet, home: Path) -> list[Section]:
 
 
 def _runs(run_set: RunSet, home: Path) -> Markup:
+    """A row for each run, the best one first; those without the result follow."""
     columns = ("run", "status", *map(run_set.label, run_set.keys), *map(metric_label, run_set.results), *_SPEED)
-    return table(columns, [_row(run_set, run, home) for run in run_set.runs], sortable=True)
+    ranked = run_set.ranked()
+    rows = [_row(run_set, run, home) for run in [*ranked, *(run for run in run_set.runs if run not in ranked)]]
+    target = run_set.target
+    direction = "descending" if target and run_set.is_maximized(target) else "ascending"
+    return table(columns, rows, sortable=True, sorted_by=(metric_label(target), direction) if target else None)
 
 
 def _row(run_set: RunSet, run: RunRecord, home: Path) -> tuple[Content, ...]:
@@ -64,9 +70,10 @@ def _row(run_set: RunSet, run: RunRecord, home: Path) -> tuple[Content, ...]:
         value if isinstance(value, _SCALARS) and not isinstance(value, bool) else format_value(value)
         for value in values
     ]
-    results = [run.results.get(name) for name in run_set.results]
+    results = [measured(run.results.get(name)) for name in run_set.results]
     speeds = [run.summary.get(name) for name in ("steps_per_second", "train_seconds")]
-    rounded = [round(value, 3) if isinstance(value, float) else None for value in speeds]
+    digits = (1, 2)
+    rounded = [round(x, n) if isinstance(x, float) else None for x, n in zip(speeds, digits, strict=True)]
     return (link(target, home, run_set.name(run)), badge(run.state), *cells, *results, run.step, *rounded)
 
 
@@ -82,8 +89,8 @@ def _seeds(run_set: RunSet) -> Markup:
         cells: list[Content] = []
         for name in run_set.results:
             values = group.values(name)
-            cells.append(float(values.mean()) if len(values) else None)
-            cells.append(float(values.std(ddof=1)) if len(values) > 1 else None)
+            cells.append(MeasuredValue(values.mean()) if len(values) else None)
+            cells.append(MeasuredValue(values.std(ddof=1)) if len(values) > 1 else None)
         rows.append((group.name, len(group.runs), *cells))
     text = "Sample standard deviations: divided by the number of seeds less one."
     return concat(table(("runs", "seeds", *head), rows, sortable=True), tag("p", text, class_="sub"))
@@ -99,9 +106,11 @@ def _curves(run_set: RunSet) -> Markup | None:
         return None
     window = max(1, min(len(run.metrics.steps) for run in drawn) // 25)
     colours = _colours(run_set)
-    lines = [line for group in run_set.groups for line in _lines(run_set, group, drawn, window, colours[group.name])]
+    groups = sorted(run_set.groups, key=lambda group: colours[group.name] != GREY)  # colours are drawn above grey
+    lines = [line for group in groups for line in _lines(run_set, group, drawn, window, colours[group.name])]
     title = f"Loss of each run, mean of {window} steps" if window > 1 else "Loss of each run"
-    charts = [chart(title, lines, may_be_log=True, zero=True, has_legend=False)]
+    columns = max(60, min(500, MAX_POINTS // len(drawn)))
+    charts = [chart(title, lines, may_be_log=True, zero=True, has_legend=False, columns=columns)]
     bands = [line for group in run_set.groups for line in _band(group, drawn, window, colours[group.name])]
     if run_set.has_seeds and bands:
         charts.insert(0, chart("Loss, mean and deviation over seeds", bands, zero=True, has_legend=False))
@@ -114,11 +123,10 @@ def _curves(run_set: RunSet) -> Markup | None:
 
 
 def _lines(run_set: RunSet, group: SeedGroup, drawn: list[RunRecord], window: int, colour: int) -> Iterator[ChartLine]:
-    columns = max(60, min(500, MAX_POINTS // len(drawn)))
     for run in (run for run in group.runs if run in drawn):
+        style = "thin" if colour == GREY else "line"
         name = f"{run_set.name(run)}: {group.name}" if len(run_set.groups) > 1 else run_set.name(run)
-        points = downsample(run.metrics.steps, running_mean(run.metrics.losses, window), columns)
-        yield ChartLine(name, points, colour)
+        yield ChartLine(name, curve(run.metrics.steps, running_mean(run.metrics.losses, window)), colour, style)
 
 
 def _band(group: SeedGroup, drawn: list[RunRecord], window: int, colour: int) -> Iterator[ChartLine]:
@@ -151,4 +159,4 @@ def _legend(colours: dict[str, int]) -> Markup | None:
     if len(colours) > COLOURS:
         best = next(name for name, colour in colours.items() if colour != GREY)
         named = {f"best: {best}": 1, f"{len(colours) - 1} others": GREY}
-    return legend((f"line c{colour}", name) for name, colour in named.items())
+    return legend((f"{'thin' if colour == GREY else 'line'} c{colour}", name) for name, colour in named.items())

@@ -154,7 +154,7 @@ class SavedRun:
             if window > 1:
                 mean = downsample(steps, running_mean(losses, window), POINTS // 2)
                 lines.append(ChartLine(f"mean of {window} steps", mean, 1))
-            yield tag("div", chart("Loss of each step", lines, zero=True))
+            yield tag("div", chart("Loss of each step", lines, zero=True, has_script=False))
         if self.evaluations.rows > 1:
             yield self.evaluations.markup()
         if self.config:

@@ -6,6 +6,7 @@ from typing import Any
 from runner.host.plain_text import visible
 from runner.report.format import format_value
 from runner.report.runs.figures import RunFigures
+from runner.report.values import metric_text
 
 PIPED = ("started", "status", "experiment", "mode", "device", "loss", "accuracy", "folder")  # for programs: always
 GAP = "  "
@@ -25,7 +26,6 @@ _RANKS = {
     "accuracy": 2,
     "folder": 0,
 }
-SMALL = 1e-3  # of losses and metrics: what is less has no four digits behind the point
 _NUMBERS = ("steps", "seconds", "loss", "accuracy")
 
 
@@ -82,7 +82,7 @@ def _cell(name: str, run: RunFigures) -> str:
         value = str(value or "")[:19].replace("T", " ")
         return value or "-"
     if isinstance(value, float) and name in (*_NUMBERS, *run.metrics):
-        return f"{value:.1f}" if name == "seconds" else f"{value:.1e}" if 0 < abs(value) < SMALL else f"{value:.4f}"
+        return f"{value:.1f}" if name == "seconds" else metric_text(value)
     return format_value(value)
 
 

@@ -215,7 +215,7 @@ def _event_log(folder: Path, prefix: str, suffix: str) -> EventLog:
     try:
         return EventLog(folder, prefix, suffix)
     except ImportError as reason:
-        repair = 'pip install "runner[tensorboard]"'
+        repair = 'pip install "runner-ml[tensorboard]"'
         raise ConfigError("summaries need tensorboardX", **WHERE, reason=reason, repair=repair) from reason
 
 

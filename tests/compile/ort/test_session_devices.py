@@ -19,8 +19,9 @@ from onnx import TensorProto, helper
 from runner import device as devices
 from runner.compile.ort import session as sessions
 from runner.compile.ort.messages import device_reason, first_line, operator_name
+from runner.compile.ort.provider_options import provider_options
 from runner.compile.ort.session import Session, device_problem
-from runner.device import Device
+from runner.device import BACKENDS, Device
 from runner.errors import ConfigError, DeviceError, InternalError
 
 ROOT = Path(__file__).parents[3]
@@ -78,7 +79,8 @@ def fake_runtime(monkeypatch, provider, printed, problem=None):
     def opened(content, options, providers, **rest):
         if providers[0] == "CPUExecutionProvider":
             return real(content, options, providers=providers, **rest)
-        assert providers == [(provider, {"device_id": "0"}), "CPUExecutionProvider"]
+        device = next(Device(target) for target, backend in BACKENDS.items() if backend.provider == provider)
+        assert providers == [(provider, provider_options(device)), "CPUExecutionProvider"]
         assert rest == {"enable_fallback": 0}
         os.write(2, printed.encode())
         if problem is not None:
@@ -265,7 +267,9 @@ sys.stderr.write("A module that was compiled using NumPy 1.x cannot be run in Nu
 sys.stderr.write("AttributeError: _ARRAY_API not found\\n")
 raise ImportError("import numpy failed")
 """
-REASON = "from runner.compile.ort.session import device_problem; print(device_problem({!r}).rows['reason'])"
+REASON = """from runner.compile.ort.session import device_problem
+problem = device_problem({!r})
+print(problem and problem.rows['reason'])"""
 
 
 def reason_in_process(python, target, *path) -> str:

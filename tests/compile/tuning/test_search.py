@@ -47,7 +47,7 @@ def small_step() -> tuple[Graph, Batch]:
 
 
 def sites(graph: Graph) -> dict[str, list[str]]:
-    return {signature(node): list(map(str, forms_of(node))) for node in graph.nodes}
+    return {signature(node): list(map(str, forms_of(node, Device()))) for node in graph.nodes}
 
 
 @pytest.mark.parametrize("make", [lenet, resnet])

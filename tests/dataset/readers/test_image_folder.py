@@ -343,4 +343,4 @@ def test_without_pillow(draw, monkeypatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "PIL", None)
     with pytest.raises(ConfigError) as caught:
         opened(folder)
-    assert str(caught.value).endswith("repair  pip install 'runner[images]'")
+    assert str(caught.value).endswith("repair  pip install 'runner-ml[images]'")

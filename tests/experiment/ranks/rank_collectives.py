@@ -1,6 +1,7 @@
 """Run by mpirun: every exchange, against what each rank can compute of all others by itself."""
 
 import sys
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -9,20 +10,38 @@ from runner.communication import get_group_size, get_rank, init
 from runner.communication.world import IsolatedRankError, isolated, world
 from runner.dataset import NumpySlicesDataset
 
+SMALL = (5, 3), (), (1001,)
+LARGE = ((5_000_003,),)  # of several segments, the last one short
 
-def of_rank(rank: int) -> list[np.ndarray]:
-    """Three arrays, of sizes that the ranks do not divide, whose sums depend on the order."""
+
+def of_rank(rank: int, shapes: Sequence[tuple[int, ...]] = SMALL) -> list[np.ndarray]:
+    """Arrays, of sizes that the ranks do not divide, whose sums depend on the order."""
     rng = np.random.default_rng(rank)
-    return [
-        (rng.normal(size=shape) * 10.0 ** rng.integers(-3, 4)).astype(np.float32) for shape in ((5, 3), (), (1001,))
-    ]
+    return [(rng.normal(size=shape) * 10.0 ** rng.integers(-3, 4)).astype(np.float32) for shape in shapes]
 
 
-def in_order(size: int) -> list[np.ndarray]:
-    total = of_rank(0)
+def in_order(size: int, shapes: Sequence[tuple[int, ...]] = SMALL) -> list[np.ndarray]:
+    total = of_rank(0, shapes)
     for rank in range(1, size):
-        total = [a + b for a, b in zip(total, of_rank(rank), strict=True)]
+        total = [a + b for a, b in zip(total, of_rank(rank, shapes), strict=True)]
     return total
+
+
+def large_sums() -> None:
+    """Two buckets that have begun end in any order, and again in the memory of the first time."""
+    shapes = LARGE + SMALL
+    arrays, more = of_rank(get_rank(), shapes), of_rank(get_rank() + 1, LARGE)
+    before = [a.copy() for a in arrays]
+    for _ in range(2):
+        world().begin(arrays)
+        world().begin(more)
+        second, first = world().summed(more), world().summed(arrays)
+        assert [a.tobytes() for a in first] == [a.tobytes() for a in in_order(get_group_size(), shapes)]
+        assert second[0].tobytes() != first[0].tobytes()
+        kept = [a.copy() for a in first]
+        world().summed(arrays)
+        assert [a.tobytes() for a in first] == [a.tobytes() for a in kept]  # results are nobody else's memory
+    assert [a.tobytes() for a in arrays] == [a.tobytes() for a in before]
 
 
 def exchanges() -> None:
@@ -94,6 +113,7 @@ def draws() -> None:
 if __name__ == "__main__":
     init()
     exchanges()
+    large_sums()
     scripts()
     draws()
     if sys.argv[1:] == ["raise"] and get_rank() == 1:

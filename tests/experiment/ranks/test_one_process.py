@@ -369,7 +369,7 @@ def test_mpirun_without_mpi4py(monkeypatch, capsys, tmp_path, rank):
         assert cli.main(words) == 2
         said = capsys.readouterr().err
         assert said.startswith("ConfigError: mpirun has started this process, but mpi4py cannot be used\n")
-        assert 'repair  pip install "runner[mpi]"' in said
+        assert 'repair  pip install "runner-ml[mpi]"' in said
     assert list(tmp_path.iterdir()) == []
 
 

@@ -219,8 +219,12 @@ def test_another_optuna_is_refused(whole, monkeypatch):
 
 def test_the_report_says_what_was_found(whole):
     answer = json.loads((whole / "best.json").read_text())
-    (note,) = command.sweep_remarks(whole)
-    assert note.startswith(f"a search to maximize accuracy; best: job {answer['job']}, accuracy {answer['value']:.4f}")
+    found = command.read_journal(whole)
+    assert (found.search, found.remarks) == (("accuracy", "maximize"), ())
+    assert found.result is not None
+    assert found.result.startswith(
+        f"A search to maximize accuracy; best: job {answer['job']}, accuracy {answer['value']:.4f}"
+    )
 
 
 def test_in_processes_of_joblib(tmp_path):

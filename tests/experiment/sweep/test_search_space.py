@@ -172,7 +172,7 @@ def test_without_the_extra(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "optuna", None)
     assert cli.main(["-m", OPTUNA, "seed=1,2"]) == 2
-    assert 'pip install "runner[optuna]"' in capsys.readouterr().err
+    assert 'pip install "runner-ml[optuna]"' in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

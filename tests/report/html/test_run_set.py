@@ -6,7 +6,7 @@ from pathlib import Path
 from run_folders import leave
 from tables import table
 
-from runner.report.html.run_set import RunSet
+from runner.report.html.run_set import RunSet, Search
 from runner.report.record import RunRecord
 
 
@@ -65,3 +65,68 @@ def test_a_run_that_has_not_ended_is_ranked_as_the_others_state(tmp_path):
 def test_an_evaluation_has_the_loss_of_the_test_split(tmp_path):
     place = leave(tmp_path / "a", [], [(0, {"mae": 1.0, "loss": 2.0})])
     assert RunSet([RunRecord(place)]).target == "eval.loss"
+
+
+def varied_runs(folder: Path, configs: list[dict], accuracies: list[float], overrides: str = "") -> list[RunRecord]:
+    found = []
+    for number, (config, accuracy) in enumerate(zip(configs, accuracies, strict=True)):
+        place = leave(folder / str(number), [2.0, float(number)], [(2, {"accuracy": accuracy})], config=config)
+        (place / ".hydra" / "overrides.yaml").write_text(overrides)
+        found.append(RunRecord(place))
+    return found
+
+
+MOMENTUM = {"name": "momentum", "learning_rate": 0.1, "momentum": 0.9}
+ADAM = {"name": "adam", "learning_rate": 0.001, "beta1": 0.9, "eps": 1e-8}
+
+
+@table(
+    ("optimizers", "overrides", "keys"),
+    [
+        ([MOMENTUM, ADAM], "", ["optimizer.name"]),
+        ([MOMENTUM, ADAM], "- optimizer.learning_rate=1\n", ["optimizer.name", "optimizer.learning_rate"]),
+        ([MOMENTUM, ADAM, ADAM | {"beta1": 0.8}], "", ["optimizer.name", "optimizer.beta1"]),
+        ([MOMENTUM, MOMENTUM | {"learning_rate": 1}], "", ["optimizer.learning_rate"]),
+    ],
+)
+def test_keys_that_follow_from_the_option_of_their_group(optimizers, overrides, keys, tmp_path_factory):
+    configs = [{"optimizer": one, "dump": {"name": f"d{k}"}, "save_graphs": k} for k, one in enumerate(optimizers)]
+    found = RunSet(varied_runs(tmp_path_factory.mktemp("k"), configs, [0.5] * len(configs), overrides))
+    assert found.keys == keys  # nothing that only observes
+    assert "optimizer.name" not in keys or found.label("optimizer.name") == "optimizer"
+
+
+@table(
+    ("accuracies", "mode", "rate"),
+    [
+        ([0.5, 0.5, 0.9, 0.9], False, True),
+        ([0.5, 0.9, 0.5, 0.9], True, False),
+        ([0.5, 0.6, 0.7, 0.8], True, True),
+        ([0.5, 0.5, 0.5, 0.5], False, False),
+    ],
+)
+def test_a_key_with_an_effect(accuracies, mode, rate, tmp_path_factory):
+    configs = [{"rate": rate, "mode": mode} for rate in (1, 2) for mode in ("graph", "pynative")]
+    found = RunSet(varied_runs(tmp_path_factory.mktemp("e"), configs, accuracies))
+    assert (found.has_effect("mode", "accuracy"), found.has_effect("rate", "accuracy")) == (mode, rate)
+
+
+def test_without_runs_that_differ_only_in_a_key_it_may_have_an_effect(tmp_path):
+    found = RunSet(varied_runs(tmp_path, [{"a": 1, "b": 1}, {"a": 2, "b": 2}], [0.5, 0.5]))
+    assert found.has_effect("a", "accuracy")
+
+
+@table(
+    ("search", "target", "best"),
+    [
+        (None, "accuracy", "2"),
+        (Search("loss", "minimize"), "loss", "0"),
+        (Search("accuracy", "minimize"), "accuracy", "0"),
+        (Search("loss", "maximize"), "loss", "2"),
+        (Search("unknown", "minimize"), "accuracy", "2"),
+    ],
+)
+def test_runs_are_ranked_by_what_was_searched(search, target, best, tmp_path_factory):
+    records = varied_runs(tmp_path_factory.mktemp("s"), [{"a": k} for k in range(3)], [0.1, 0.2, 0.3])
+    found = RunSet(records, search)
+    assert (found.target, found.ranked()[0].folder.name) == (target, best)

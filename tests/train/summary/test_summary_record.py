@@ -319,7 +319,7 @@ def test_without_the_library(tmp_path, monkeypatch):
     with pytest.raises(ConfigError) as caught:
         SummaryRecord(tmp_path / "new")
     assert "tensorboardX" in str(caught.value)
-    assert 'pip install "runner[tensorboard]"' in str(caught.value)
+    assert 'pip install "runner-ml[tensorboard]"' in str(caught.value)
     assert not (tmp_path / "new").exists()
 
 

@@ -1,0 +1,111 @@
+"""Sums in the order of ranks, between threads that are ranks of one process."""
+
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from queue import Queue
+
+import numpy as np
+import pytest
+
+from runner.communication import ordered_sum as module
+from runner.communication.ordered_sum import Scratch, grid, ordered_sum, segments
+
+
+class Rank:
+    """Messages of one rank, through queues."""
+
+    def __init__(self, rank, size, boxes):
+        self.rank, self.size, self.boxes, self.messages = rank, size, boxes, 0
+
+    def exchange(self, name, buffer, tag, source=None, dest=None):
+        if name == "Isend":
+            self.messages += 1
+            self.boxes[self.rank, dest, tag].put(buffer.copy())
+            return None
+        return buffer, self.boxes[source, self.rank, tag]
+
+    def finish(self, request):
+        if request is not None:
+            buffer, box = request
+            buffer[...] = box.get()
+        return True
+
+
+def summed(size, shapes):
+    """What each rank has and gets, and how many messages it sends."""
+    boxes = defaultdict(Queue)
+    for source in range(size):
+        for dest in range(size):
+            for tag in (7, 8):
+                boxes[source, dest, tag]
+    given = [
+        [np.random.default_rng([r, k]).normal(size=s).astype(np.float32) for k, s in enumerate(shapes)]
+        for r in range(size)
+    ]
+    ranks = [Rank(r, size, boxes) for r in range(size)]
+    with ThreadPoolExecutor(size) as pool:
+        futures = [pool.submit(lambda r: ordered_sum(r, Scratch(), given[r.rank], 3).result(), r) for r in ranks]
+        made = [future.result() for future in futures]
+    return given, made, ranks[0].messages
+
+
+def in_order(parts):
+    total = parts[0]
+    for part in parts[1:]:
+        total = [a + b for a, b in zip(total, part, strict=True)]
+    return total
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+@pytest.mark.parametrize("shapes", [((3, 4), (), (7,)), ((1000,), (2, 3)), ((1,),), ((0,), (9,))])
+@pytest.mark.parametrize("whole", [0, 1 << 20])
+def test_the_order_is_that_of_ranks(monkeypatch, size, shapes, whole):
+    monkeypatch.setattr(module, "PIECE_BYTES", 256)
+    monkeypatch.setattr(module, "WHOLE_BYTES", whole)
+    given, made, _ = summed(size, shapes)
+    expected = [a.tobytes() for a in in_order(given)]
+    for rank in range(size):
+        assert [a.tobytes() for a in made[rank]] == expected
+        assert [a.shape for a in made[rank]] == list(shapes)
+
+
+def test_many_ranks_add_rows_and_then_the_sums_of_rows(monkeypatch):
+    monkeypatch.setattr(module, "GRID_RANKS", 12)
+    monkeypatch.setattr(module, "PIECE_BYTES", 4096)
+    monkeypatch.setattr(module, "WHOLE_BYTES", 0)
+    assert grid(12) == (3, 4)
+    given, made, messages = summed(12, ((2000,), (5,)))
+    expected = in_order([in_order(given[4 * row : 4 * row + 4]) for row in range(3)])
+    for rank in range(12):
+        assert [a.tobytes() for a in made[rank]] == [a.tobytes() for a in expected]
+    assert messages == 2 * 3 + 2 * 2
+
+
+def test_grids():
+    assert [grid(n) for n in (2, 127, 128, 131, 1000, 1024)] == [
+        (1, 2),
+        (1, 127),
+        (8, 16),
+        (1, 131),
+        (25, 40),
+        (32, 32),
+    ]
+
+
+def test_segments_are_views_of_all_elements_in_order(monkeypatch):
+    monkeypatch.setattr(module, "PIECE_BYTES", 1 << 20)
+    flat = np.arange(1_000_003, dtype=np.float32)
+    found = list(segments(flat, 3))
+    assert np.array_equal(np.concatenate([piece for pieces in found for piece in pieces]), flat)
+    assert all(len(pieces) == 3 for pieces in found)
+    assert max(piece.nbytes for pieces in found for piece in pieces) <= module.PIECE_BYTES
+    assert all(np.shares_memory(piece, flat) for pieces in found for piece in pieces)
+
+
+def test_memory_is_taken_again():
+    scratch = Scratch()
+    first = scratch.take(3, np.dtype(np.float32))
+    scratch.give(first)
+    assert scratch.take(3, np.dtype(np.float64)) is not first
+    assert scratch.take(3, np.dtype(np.float32)) is first
+    assert scratch.take(3, np.dtype(np.float32)) is not first
