@@ -5,6 +5,9 @@
 Runs `runner +experiment=lenet epochs=10` (or with other overrides) with the default and with each fixed number of
 threads, in turn, beside as many processes that compute without end as `--hogs` says. Prints the medians of wall and CPU
 time in seconds, and the ratios of the default to the best fixed number, each measured in the same round.
+
+`share` is the part of a core that a process with one thread gets in the same round. `fair_ratio` is the wall time of
+the default by the time that the CPU time of one thread takes with this share: 1 is a process that waits for nothing.
 """
 
 import argparse
@@ -36,6 +39,18 @@ def hogs(count: int) -> Iterator[None]:
             process.wait()
 
 
+def share(count: int) -> float:
+    """The part of a core that a process with one thread gets beside `count` hogs."""
+    lines = "import time", "start, used = time.perf_counter(), time.process_time()"
+    loop = "while time.perf_counter() < start + 2: pass"
+    result = "print((time.process_time() - used) / (time.perf_counter() - start))"
+    with hogs(count):
+        done = subprocess.run(
+            [sys.executable, "-c", "\n".join((*lines, loop, result))], check=True, capture_output=True
+        )
+    return float(done.stdout)
+
+
 def measured(overrides: list[str], threads: int, folder: str) -> tuple[float, float]:
     """Wall and CPU seconds of one run; `threads` 0 is the default."""
     command = [sys.executable, "-m", "runner", "+experiment=lenet", f"device.threads={threads}", *overrides]
@@ -49,7 +64,9 @@ def rounds(overrides: list[str], count: int, repeats: int, folder: str) -> dict[
     """The figures beside `count` hogs."""
     settings = [0, *(n for n in (1, 2, 4, 8, 16, 32, 64) if n <= usable_cores())]
     found: dict[int, list[tuple[float, float]]] = {n: [] for n in settings}
+    shares = []
     for _ in range(repeats):
+        shares.append(share(count))
         for n in settings:
             with hogs(count):
                 found[n].append(measured(overrides, n, folder))
@@ -60,7 +77,8 @@ def rounds(overrides: list[str], count: int, repeats: int, folder: str) -> dict[
         ratio = statistics.median(a[k] / b[k] for a, b in zip(found[0], found[best], strict=True))
         row[kind] = {"default" if n == 0 else str(n): round(seconds, 2) for n, seconds in medians.items()}
         row[f"{kind}_ratio"] = round(ratio, 2)
-    return row
+    fair = [mine[0] * part / one[1] for mine, part, one in zip(found[0], shares, found[1], strict=True)]
+    return row | {"share": round(statistics.median(shares), 2), "fair_ratio": round(statistics.median(fair), 2)}
 
 
 def main() -> None:

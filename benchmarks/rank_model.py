@@ -3,14 +3,16 @@
     python benchmarks/ranks.py sums --ranks 2 4 8 > rows.jsonl
     python benchmarks/rank_model.py rows.jsonl [--network-gbit 100] [--latency-us 2] [--mib 100]
 
-Four costs are fitted to the least times of every other row: `fixed_us` of a sum, `message_us` of a message that is sent
+Five costs are fitted to the least times of every other row: `fixed_us` of a sum, `message_us` of a message that is sent
 and received (Python, MPI and the memory between two processes), `gib_per_second` with which a rank sends, receives and
-adds, and `turn_us` that a message waits for a process that shares its core. The other rows check the fit: errors are
-medians of |predicted / measured - 1|.
+adds, `far_gib_per_second` for sums that do not fit into caches, and `turn_us` that a sum waits for each further rank on
+its core. The other rows check the fit: errors are medians of |predicted / measured - 1|.
 
 The extrapolation replaces memory by a network: each rank sends and receives at `--network-gbit`, each message takes
 `--latency-us` more, and adding is measured here. It prints the milliseconds of a sum of `--mib` for 8 to 1,000 ranks,
-one on each core: ours, the same for the best of MPI's algorithms (logarithmic numbers of messages), and the ratio.
+one on each core: ours, the same for the best of MPI's algorithms (logarithmic numbers of messages), and the ratio. Then
+the efficiency of weak scaling with steps of `--step-ms`: in graph mode the sum follows the gradients; in PyNative mode
+the sums of `--buckets` overlap with two thirds of the step, the gradients, but for that of the last bucket.
 """
 
 import argparse
@@ -25,15 +27,18 @@ import numpy as np
 
 from runner.communication.ordered_sum import PIECE_BYTES, WHOLE_BYTES, grid
 
+CACHE_BYTES = 2 << 20  # a sum of more has its operand, its result and the parts in memory
+
 Row = dict[str, Any]
 
 
 class Costs(NamedTuple):
-    """Seconds: of a sum, of a message, of a byte that is moved and added, of a turn of the processor."""
+    """Seconds: of a sum, of a message, of a byte that is moved and added, more of one in memory, of a turn."""
 
     fixed: float
     message: float
     byte: float
+    far: float
     turn: float
 
 
@@ -57,17 +62,18 @@ def terms(row: Row) -> list[float]:
     """What the costs are multiplied with."""
     share = max(1.0, row["ranks"] / row["cores"])
     messages, moved = amounts(row["ranks"], row["bytes"])
-    return [share, share * messages, share * moved, (share - 1) * messages]
+    far = moved if row["bytes"] > CACHE_BYTES else 0.0
+    return [share, share * messages, share * moved, share * far, share - 1]
 
 
 def fitted(rows: Sequence[Row]) -> Costs:
     """Least squares of relative errors; no cost is below 0."""
     matrix = np.array([[term / row["ours_least_us"] * 1e6 for term in terms(row)] for row in rows])
-    free = [0, 1, 2, 3]
+    free = [0, 1, 2, 3, 4]
     while True:
         found, *_ = np.linalg.lstsq(matrix[:, free], np.ones(len(rows)), rcond=None)
         if (found > 0).all() or len(free) == 1:
-            costs = np.zeros(4)
+            costs = np.zeros(5)
             costs[free] = found
             return Costs(*costs.tolist())
         free.pop(int(found.argmin()))
@@ -105,8 +111,17 @@ def extrapolated(costs: Costs, o: argparse.Namespace) -> list[Row]:
         rounds = 2 * math.ceil(math.log2(ranks))
         theirs = rounds * o.latency_us * 1e-6 + 2 * size * (ranks - 1) / ranks * wire + arithmetic
         row = {"ranks": ranks, "messages": messages, "ours_ms": round(ours * 1e3, 2), "mpi_ms": round(theirs * 1e3, 2)}
-        rows.append(row | {"ratio": round(ours / theirs, 3)})
+        row |= {"ratio": round(ours / theirs, 3)}
+        for mode, exposed in (("graph", ours), ("pynative", overlapped(ours, o))):
+            row[f"{mode}_efficiency"] = round(1 / (1 + exposed * 1e3 / o.step_ms), 3)
+        rows.append(row)
     return rows
+
+
+def overlapped(seconds: float, o: argparse.Namespace) -> float:
+    """What remains of a sum behind the gradients."""
+    hidden = o.step_ms * 1e-3 * 2 / 3 * (o.buckets - 1) / o.buckets
+    return max(seconds / o.buckets, seconds - hidden)
 
 
 def main() -> None:
@@ -116,12 +131,15 @@ def main() -> None:
     parser.add_argument("--network-gbit", type=float, default=100.0)
     parser.add_argument("--latency-us", type=float, default=2.0)
     parser.add_argument("--mib", type=float, default=100.0)
+    parser.add_argument("--step-ms", type=float, default=1000.0)
+    parser.add_argument("--buckets", type=int, default=4)
     o = parser.parse_args()
     rows = [row for row in map(json.loads, o.rows.read_text().splitlines()) if row["what"] == "sum"]
     given, others = rows[::2], rows[1::2]
     costs = fitted(given)
     shown = {f"{name}_us": round(getattr(costs, name) * 1e6, 2) for name in ("fixed", "message", "turn")}
-    shown["gib_per_second"] = round(1 / costs.byte / 2**30, 2) if costs.byte else math.inf
+    for name, seconds in (("gib_per_second", costs.byte), ("far_gib_per_second", costs.byte + costs.far)):
+        shown[name] = round(1 / seconds / 2**30, 2) if seconds else None
     shown |= {"error": round(error(costs, given), 3), "error_of_others": round(error(costs, others), 3)}
     print(json.dumps(shown))
     for row in extrapolated(costs, o):

@@ -103,7 +103,8 @@ def split(of_ranks: list[list[tuple[float, float]]]) -> tuple[float, float]:
 def step(o: argparse.Namespace, world: World, mode: str, batch: int) -> Row:
     """A row; `batch` images on each rank."""
     context.reset_auto_parallel_context()
-    context.set_auto_parallel_context(parallel_mode="data_parallel", gradients_mean=True)
+    buckets = {"all_reduce_fusion_config": o.buckets} if o.buckets else {}
+    context.set_auto_parallel_context(parallel_mode="data_parallel", gradients_mean=True, **buckets)
     threads = max(1, usable_cores() // world.size)
     model = model_of(o.net, mode, Device(threads=threads))
     rng = np.random.default_rng(world.rank)
@@ -125,6 +126,7 @@ def step(o: argparse.Namespace, world: World, mode: str, batch: int) -> Row:
     parameters = sum(p.size for p in model.network.trainable_params())
     exchange, waiting = split(world.all_gathered(exchanges.times))
     row = {"what": "step", "net": o.net, "mode": mode, "ranks": world.size, "batch": batch, "threads": threads}
+    row |= {"buckets": 1 + len(o.buckets or ())}
     row |= {"cores": usable_cores(), "bytes": 4 * parameters, "ms_per_step": round(seconds * 1e3, 3)}
     return row | {"exchange_ms": round(exchange / steps * 1e3, 3), "waiting_ms": round(waiting / steps * 1e3, 3)}
 
@@ -174,6 +176,7 @@ def main() -> None:
     of_steps.add_argument("--mode", nargs="+", choices=list(MODES), default=list(MODES))
     of_steps.add_argument("--batch", type=int, default=32)
     of_steps.add_argument("--steps", type=int)
+    of_steps.add_argument("--buckets", nargs="+", type=int, help="parameters at which another bucket begins")
     for kind in (of_sums, of_steps):
         kind.add_argument("--ranks", nargs="+", type=int, default=[2, 4, 8])
         kind.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)

@@ -67,7 +67,7 @@ class Tuning(Frozen):
     `forms` are pairs of operator and lowering form, in the notation of the layout pass; without `placed`, onnxruntime
     optimises the plain graph instead. `threads` is the number of threads per operator (0: default); idle ones spin
     always, while a step is running, or never (`spins`). `block_base` divides an operator's work into blocks of
-    decreasing size (0: equal blocks).
+    decreasing size (0: equal blocks). Large batches are computed in parts of `images` (0: as many as fit the cache).
     """
 
     forms: tuple[tuple[str, str], ...] = ()
@@ -75,6 +75,7 @@ class Tuning(Frozen):
     threads: int = 0
     spins: str = "always"
     block_base: int = 0
+    images: int = 0
 
 
 UNTUNED = Tuning()

@@ -137,7 +137,7 @@ def test_sums_and_steps_of_ranks(tmp_path):
 
 def test_the_model_of_sums_finds_the_costs_of_made_up_times(load):
     model = load("rank_model")
-    costs = model.Costs(20e-6, 4e-6, 5e-10, 3e-5)
+    costs = model.Costs(20e-6, 4e-6, 5e-10, 3e-10, 3e-5)
     made = [{"ranks": n, "cores": 2, "bytes": size} for n in (2, 4, 8) for size in (1 << 10, 1 << 18, 1 << 22, 1 << 27)]
     for row in made:
         row["ours_least_us"] = model.predicted(costs, row) * 1e6

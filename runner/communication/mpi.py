@@ -18,10 +18,7 @@ from runner.communication.world import World
 from runner.errors import ConfigError, TrainingError
 
 INSTALL = 'pip install "runner-ml[mpi]" (mpi4py and the wheel of MPICH; no system package is needed)'
-# Seconds in which a wait polls without pauses, and lets other processes run between two polls: what has arrived in part
-# needs polls to arrive as a whole.
-EAGER_SECONDS = 1e-3
-POLLS = 20  # between two pauses
+POLLS = 200  # between two pauses, about 50 microseconds: what has arrived in part needs several to be whole
 PATIENCE = 0.05  # the next pause, as a share of the time waited so far
 FIRST_PAUSE, LONGEST_PAUSE = 5e-5, 5e-3  # seconds
 
@@ -157,12 +154,11 @@ def _wait(request: Any, seconds: float | None = None) -> bool:
         for _ in range(POLLS):
             if request.Test():
                 return True
-            os.sched_yield()
         now = time.monotonic()
         if now > end:
             return False
-        if now - start > EAGER_SECONDS:
-            time.sleep(min(max(FIRST_PAUSE, PATIENCE * (now - start)), LONGEST_PAUSE))
+        # Whoever sleeps is woken soon where ranks share cores; whoever only yields waits for a slice of the others.
+        time.sleep(min(max(FIRST_PAUSE, PATIENCE * (now - start)), LONGEST_PAUSE))
 
 
 def _loaded() -> Any:

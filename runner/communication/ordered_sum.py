@@ -15,7 +15,7 @@ import numpy as np
 
 PIECE_BYTES = 4 << 20  # of a segment; 1 to 8 MiB take the same time here, and fewer are fewer messages
 WHOLE_BYTES = 256 << 10  # that a rank sends of a small bucket
-GRID_RANKS = 128  # from here on the model of docs/design/ranks.md expects more than a tenth for messages
+GRID_RANKS = 64  # from here on the model of docs/design/ranks.md expects more than a tenth for messages
 TAGS = 1 << 14  # of messages; MPI has at least twice as many
 
 

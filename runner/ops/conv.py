@@ -13,6 +13,7 @@ import numpy as np
 
 from runner.core.lowering import Builder, Form
 from runner.core.primitive import Gradient, primitive
+from runner.core.rewrites import BatchRule
 from runner.core.value import Value
 from runner.host.threads import in_order
 from runner.ops.array import require
@@ -57,6 +58,9 @@ class Conv2D(Convolution):
 
     def lower(self, b: Builder, x: str, w: str) -> str:
         return b.node("Conv", (x, w), group=self.group, **self.windows(b.type(x).shape).onnx())
+
+    def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
+        return BatchRule((True, False), lambda _: self)
 
     def forms(self, x: TensorType, w: TensorType) -> Sequence[Form]:
         batch_last_forms = conv_forward.forms(self, x) if suits_batch_last(x) else ()
@@ -113,6 +117,10 @@ class Conv2DBackpropInput(Convolution):
         missing = [(p - r) % s for p, r, s in zip(windows.padded, windows.extent, windows.strides, strict=True)]
         return b.node("ConvTranspose", (dout, w), output_padding=missing, group=self.group, **windows.onnx())
 
+    def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
+        image = self.input_size[1:]
+        return BatchRule((True, False), lambda n: self.sibling(Conv2DBackpropInput, input_size=(n, *image)))
+
     def forms(self, dout: TensorType, w: TensorType) -> Sequence[Form]:
         batch_last_forms = conv_input.forms(self, self.input_size) if suits_batch_last(dout) else ()
         return *batch_last_forms, Form("plain", self.lower, penalty=dout.size)
@@ -166,6 +174,9 @@ class Conv2DBackpropFilter(Convolution):
         if not windows.covers_image:
             result = b.node("Slice", (result, b.const([0, 0]), b.const(list(self.kernel_size)), b.const([2, 3])))
         return b.node("Transpose", (result,), perm=(1, 0, 2, 3))
+
+    def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
+        return BatchRule((True, True), lambda _: self, is_sum=True)
 
     def forms(self, dout: TensorType, x: TensorType) -> Sequence[Form]:
         batch_last_forms = conv_filter.forms(self, x) if suits_batch_last(x) else ()

@@ -15,6 +15,7 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.lowering import Builder, Form
 from runner.core.primitive import Gradient, family, primitive
+from runner.core.rewrites import BatchRule
 from runner.core.value import Value
 from runner.host.threads import in_order
 from runner.ops.array import require
@@ -58,6 +59,9 @@ class MaxPool(Pooling):
         largest = b.node("Where", (_is_above_lowest(b, largest, dtype), largest, b.const(-math.inf, like=x)))
         nans = b.node("MaxPool", (is_nan(b, image),), kernel_shape=windows.kernel, **windows.onnx())
         return nan_where(b, nans, largest, dtype)
+
+    def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
+        return BatchRule((True,), lambda _: self)
 
     def forms(self, x: TensorType) -> Sequence[Form]:
         windows = self.windows(x.shape)
@@ -109,6 +113,9 @@ class MaxPoolGrad(Pooling):
         flat = (zeros, b.reshape(places, (count,)), b.reshape(dout, (count,)))
         spread = b.reshape(b.node("ScatterElements", flat, axis=0, reduction="add"), size)
         return spread if size == shape else _cropped(b, spread, self.windows(shape))
+
+    def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
+        return BatchRule((True, True, True), lambda _: self)
 
     def forms(self, x: TensorType, out: TensorType, dout: TensorType) -> Sequence[Form]:
         windows = self.windows(x.shape)
@@ -246,6 +253,9 @@ class AvgPool(Averaging):
             return mean
         return b.node("Mul", (mean, b.const((count / divisors).astype(dtype.numpy))))
 
+    def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
+        return BatchRule((True,), lambda _: self)
+
     def forms(self, x: TensorType) -> Sequence[Form]:
         return *pool.forms(pool.mean, self.windows(x.shape), x, 1), Form("plain", self.lower)
 
@@ -281,6 +291,10 @@ class AvgPoolGrad(Averaging):
         ones = b.const(np.ones((1, 1, *windows.kernel), dtype))
         result = b.node("ConvTranspose", (single, ones), output_padding=missing, group=1, **windows.onnx())
         return b.reshape(result, (n, c, h, w))
+
+    def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
+        counted, image = self.count_include_pad, self.x_shape[1:]
+        return BatchRule((True,), lambda n: self.sibling(AvgPoolGrad, count_include_pad=counted, x_shape=(n, *image)))
 
     def forms(self, dout: TensorType) -> Sequence[Form]:
         x = dout.with_shape(*self.x_shape)

@@ -67,7 +67,8 @@ def read(path: Path, key: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def parse_tuning(values: object) -> Tuning:
     """The tuning in the JSON value of `as_json`. Raises ConfigError when it is not one."""
-    types = {"forms": list, "placed": bool, "threads": int, "spins": str, "block_base": int}
+    types = {"forms": list, "placed": bool, "threads": int, "spins": str, "block_base": int, "images": int}
+    values = {"images": 0, **values} if isinstance(values, dict) else values  # older searches have no parts
     if not isinstance(values, dict) or {name: type(value) for name, value in values.items()} != types:
         raise ConfigError("not a tuning", allowed=", ".join(types))
     forms = values["forms"]
