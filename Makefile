@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install test fast soak projects mutants lint format types size bench benchmarks startup oracle web docs
+.PHONY: help install test fast soak projects mutants lint format types size bench benchmarks startup oracle web docs pictures
 
 help:  ## print this list of targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -71,4 +71,12 @@ web:  ## train in Node and in Chromium, with the losses of Python; needs npm, it
 	pytest tests/examples
 
 docs:  ## build the documentation site into build/site; needs pip install -e ".[docs]"
+	python docs/readability.py
+	PYTHONPATH=. python docs/diagrams.py build/images
+	PYTHONPATH=.:tests/support python docs/screenshots.py build/images
 	PYTHONPATH=. mkdocs build --strict
+	PYTHONPATH=.:tests/support python docs/overflow.py build/site
+
+pictures:  ## make the diagrams and pictures of docs/images anew, with Chromium
+	PYTHONPATH=. python docs/diagrams.py docs/images
+	PYTHONPATH=.:tests/support python docs/screenshots.py docs/images

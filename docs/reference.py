@@ -1,7 +1,7 @@
-"""The reference pages, made from the code whenever the site is built, so that nothing generated is kept.
+"""What the site has besides the files of docs/: the reference, made from the code, and new pictures.
 
 A hook of MkDocs. Keys and their meanings come from the fields of the schema and the comments beside them, commands,
-flags and exit codes from the table of commands, the files of a run from the README, operators from their registry.
+flags and exit codes from the table of commands, operators from their registry.
 """
 
 import dataclasses
@@ -28,14 +28,18 @@ from runner.validation.records import Frozen
 from runner.validation.rules import rule_of
 from runner.validation.validate import Invalid, show, validate
 
-ROOT = Path(__file__).parents[1]
+PICTURES = Path(__file__).parents[1] / "build" / "images"  # from docs/screenshots.py
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """What MkDocs calls before it reads pages: add those that are made here."""
-    files_of_mkdocs = importlib.import_module("mkdocs.structure.files")
+    """What MkDocs calls before it reads pages: add those that are made here, and pictures that were just taken."""
+    generated = importlib.import_module("mkdocs.structure.files").File.generated
     for name, text in pages().items():
-        files.append(files_of_mkdocs.File.generated(config, f"reference/{name}.md", content=text))
+        files.append(generated(config, f"reference/{name}.md", content=text))
+    for picture in sorted(PICTURES.glob("*")):
+        if old := files.get_file_from_path(f"images/{picture.name}"):
+            files.remove(old)
+        files.append(generated(config, f"images/{picture.name}", abs_src_path=str(picture)))
     return files
 
 
@@ -44,7 +48,6 @@ def pages() -> dict[str, str]:
     return {
         "keys": keys(),
         "commands": commands(),
-        "files": run_files(),
         "operators": operators(),
         "onnx-operators": onnx_operators(),
         "mindspore": mindspore_names(),
@@ -109,14 +112,6 @@ def commands() -> str:
         title = f"runner {name} --help" if name else "runner --help"
         parts += [f"## `{title}`", "", "```text", cli.help_of(name).rstrip(), "```", ""]
     return "\n".join(parts)
-
-
-def run_files() -> str:
-    """The README's section about the run directory; its links lead to the repository."""
-    text = (ROOT / "README.md").read_text()
-    section = re.search(r"^## The run directory\n(.*?)(?=^## )", text, re.MULTILINE | re.DOTALL)
-    assert section is not None
-    return "# Files of a run\n" + re.sub(r"\[([^\]]+)\]\((?!https?:)[^)]+\)", r"`\1`", section[1])
 
 
 def operators() -> str:

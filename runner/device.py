@@ -11,6 +11,7 @@ from runner.validation.rules import key
 
 MAX_ID = 4095
 MAX_THREADS = 1024
+WINOGRAD = "auto", "off"  # Winograd's transforms where they are faster, or never
 
 
 class Backend(Frozen):
@@ -66,7 +67,7 @@ class Tuning(Frozen):
     `forms` are pairs of operator and lowering form, in the notation of the layout pass; without `placed`, onnxruntime
     optimises the plain graph instead. `threads` is the number of threads per operator (0: default); idle ones spin
     always, while a step is running, or never (`spins`). `block_base` divides an operator's work into blocks of
-    decreasing size (0: equal blocks).
+    decreasing size (0: equal blocks). Large batches are computed in parts of `images` (0: as many as fit the cache).
     """
 
     forms: tuple[tuple[str, str], ...] = ()
@@ -74,6 +75,7 @@ class Tuning(Frozen):
     threads: int = 0
     spins: str = "always"
     block_base: int = 0
+    images: int = 0
 
 
 UNTUNED = Tuning()
@@ -97,11 +99,13 @@ class DeviceSettings(Frozen):
 class Device(DeviceSettings):
     """The requested device of a run. Raises ConfigError for invalid values.
 
-    `tuning` is the measured configuration. `channels_last` is set for each graph: whether a GPU keeps images in that
-    layout (`compile.channels_last`).
+    `tuning` is the measured configuration, `winograd` whether convolutions may use Winograd's transforms
+    (`session.winograd`). `channels_last` is set for each graph: whether a GPU keeps images in that layout
+    (`compile.channels_last`).
     """
 
     tuning: Tuning = UNTUNED
+    winograd: str = "auto"
     channels_last: bool = False
 
     def __post_init__(self) -> None:
@@ -113,6 +117,9 @@ class Device(DeviceSettings):
         if not 0 <= self.threads <= MAX_THREADS:
             allowed = f"0 (as many as are useful) to {MAX_THREADS}"
             raise ConfigError("device.threads is out of range", value=self.threads, allowed=allowed)
+        if self.winograd not in WINOGRAD:
+            rows = {"allowed": ", ".join(WINOGRAD), "nearest": nearest(self.winograd, WINOGRAD)}
+            raise ConfigError("no such choice", key="session.winograd", value=self.winograd, **rows)
 
     @property
     def backend(self) -> Backend:

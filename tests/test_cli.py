@@ -297,11 +297,13 @@ def test_every_command_has_help_and_refuses_wrong_words(name, capsys, place):
 
 def test_help_and_completion_load_nothing_of_the_commands(place):
     code = (
-        "import sys; from runner import cli\n"
+        "import argparse, sys; argparse.ArgumentParser().format_help()\n"
+        "parsing = {*sys.modules}\n"  # in Python 3.14 also dataclasses
+        "from runner import cli\n"
         "for name in cli.COMMANDS: cli.main([name, '--help'])\n"
         "cli.main(['-sc', 'query=bash'])\n"
         "heavy = {'numpy', 'hydra', 'omegaconf', 'yaml', 'rich', 'dataclasses', 'runner.report'}\n"
-        "loaded = heavy & {*sys.modules}\n"
+        "loaded = heavy & {*sys.modules} - parsing\n"
         "cli.main(['--help'])\n"
         "loaded |= heavy & {*sys.modules} - {'numpy', 'yaml', 'dataclasses'}  # tables of datasets, optimizers, ...\n"
         "sys.exit(f'loaded: {loaded}' if loaded else 0)"
@@ -316,6 +318,11 @@ def test_help_and_version(capsys):
     assert f"dataset     {', '.join(sorted(register.dataset))}\n" in capsys.readouterr().out
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out.startswith(f"runner {runner.__version__}, hydra-core 1.")
+
+
+def test_help_and_usage_have_no_colours_in_files(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal, where Python 3.14 colours help
+    assert "\x1b" not in cli.help_of() + cli.parser_of("rm").format_usage()
 
 
 def test_without_words_it_helps_and_creates_nothing(ran, place, capsys):
@@ -347,7 +354,9 @@ def test_info(topic, capsys, place):
 
 def test_hydra_help(capsys):
     assert cli.main(["--hydra-help"]) == 0
-    assert "== Configuration groups ==" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "== Configuration groups ==" in said
+    assert "--junit : write a JUnit file" in said  # runner's flags, not those of Hydra's own parser
 
 
 @pytest.mark.parametrize(

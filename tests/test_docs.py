@@ -1,7 +1,6 @@
 """What the documents say is so: commands run, outputs are the real ones, files exist."""
 
 import ast
-import json
 import os
 import re
 import shlex
@@ -10,26 +9,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
+from shown import blocks
 from test_architecture import ORDER
 
-from runner import cli, errors
+from runner import cli, errors, register
 from runner.experiment.sweep.sweep import SweepError
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text()
+HOW_TO, REFERENCE = ROOT / "docs" / "how-to", ROOT / "docs" / "reference"
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "BENCHMARKS.md", "CHANGELOG.md")
 FOLDERS = ("runner", "conf", "models", "tests", "examples", "benchmarks", ".ci")
-
-
-def section(title: str) -> str:
-    """The text between a heading and the next one."""
-    return re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", README, re.MULTILINE | re.DOTALL)[1]
-
-
-def blocks(text: str, language: str = "") -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
 def command(*words: str, cwd: Path) -> subprocess.CompletedProcess:
@@ -42,7 +32,7 @@ def spoken(line: str) -> list[str]:
     return shlex.split(line, comments=True)
 
 
-TOUR = [line for line in blocks(section("A tour"))[0].splitlines() if line]
+TOUR = blocks((HOW_TO / "commands.md").read_text())[0][2].splitlines()
 CANNOT = {"dataset.data_dir=": "needs files of data", "dataset.download=true": "needs the network"}
 SAID = {"eval": "on the train split", "predict": "probability", "new": "project: demo"}
 CODES = {"expect.accuracy.min=0.97": 6, "+experiment=resnet50_tiny": 6}  # two steps are not enough for that
@@ -106,89 +96,8 @@ def test_the_tour_has_runs():
     assert len([line for line in TOUR if not skipped(line)]) >= 8
 
 
-def test_the_first_output(tmp_path):
-    """Every line has the form of one that the README shows, and the losses and the accuracy are those."""
-    shown = blocks(section("Two commands"))[1].splitlines()
-    done = command("-m", "runner", "+experiment=lenet", cwd=tmp_path)
-    assert done.returncode == 0
-    lines = done.stdout.splitlines()
-    assert len(lines) == 15 + len(shown) - 4  # of the fifteen epochs it shows three
-    first = re.compile(r"epoch 1 of 15: loss (\d\.\d+), \d+ steps/s")
-    loss = [float(first.fullmatch(text[0])[1]) for text in (lines, shown)]
-    np.testing.assert_allclose(*loss, rtol=0.02)
-    accuracy = [float(re.search(r"^accuracy (0\.\d+)", "\n".join(text), re.MULTILINE)[1]) for text in (lines, shown)]
-    assert min(accuracy) >= 0.97
-    forms = [re.sub(r"\d+", r"\\d+", re.escape(line)) for line in shown if line != "..."]
-    assert [line for line in lines if not any(re.fullmatch(form, line) for form in forms)] == []
-
-
-def test_the_error_that_is_shown(tmp_path):
-    (block,) = (text for text in blocks(section("A tour")) if text.startswith("$ "))
-    first, _, expected = block.partition("\n")
-    done = command("-m", "runner", *spoken(first)[2:], cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr == expected
-    assert not list(tmp_path.iterdir())
-
-
-def test_the_python_that_is_shown(tmp_path):
-    text = section("In Python")
-    (block,) = blocks(text, "python")
-    (call,) = re.findall(r"`(runner\.run\(.*?\))`", text)
-    script = f"{block}\nimport json, runner\nsummary = {call}\nprint(json.dumps(summary))\n"
-    done = command("-W", "error", "-c", script, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    summary = json.loads(done.stdout.splitlines()[-1])
-    assert (summary["experiment"], summary["epochs"]) == ("lenet", 2)
-    assert (tmp_path / summary["run_dir"] / "summary.json").exists()
-
-
-def test_the_own_network_that_is_shown(tmp_path):
-    text = section("Your own network and data")
-    (code,) = blocks(text, "python")
-    (tmp_path / "networks.py").write_text(code)
-    rows = [f"{10 + k % 7},{3 + k % 5},{'apple' if k % 2 else 'pear'}" for k in range(80)]
-    (tmp_path / "fruit.csv").write_text("\n".join(["weight,length,kind", *rows]))
-    setting, training, listing = blocks(text.partition(f"{code}```\n")[2])[0].splitlines()
-    (tmp_path / "runner.toml").write_text(spoken(setting)[1] + "\n")
-    assert spoken(setting)[2:] == [">", "runner.toml"]
-    done = command("-m", "runner", *spoken(training)[1:], "max_steps=2", "hydra.run.dir=r", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "r" / "code" / "networks.py").read_text() == code
-    done = command("-m", "runner", *spoken(listing)[1:], cwd=tmp_path)
-    assert "    hidden        int = 16" in done.stdout, done.stdout
-
-
-def test_the_dumps_that_are_shown(tmp_path):
-    text = section("Dumps")
-    lines = blocks(text)[0].splitlines()
-    assert [spoken(line)[1] for line in lines] == ["+experiment=lenet", "+experiment=lenet", "compare"]
-    for line in lines:
-        done = command("-m", "runner", *spoken(line)[1:], cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-    assert re.match(r"same: 45 operators", done.stdout)
-    (block,) = blocks(text, "python")
-    assert "/tmp/dumped" in block
-    done = command("-W", "error", "-c", block.replace("/tmp/dumped", str(tmp_path / "dumped")), cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-
-
-def test_the_reports_that_are_shown(tmp_path):
-    lines = blocks(section("Reports and CI"))[0].splitlines()
-    codes = {"compare": 6}  # another seed
-    for line in lines:
-        words = spoken(line)[1:]
-        short = ["max_steps=2", "callbacks=quiet"] if words[0] == "-m" else []
-        done = command("-m", "runner", *words, *short, cwd=tmp_path)
-        assert done.returncode == codes.get(words[0], 0), done.stderr
-    assert "unchanged, bit for bit" in done.stdout
-    assert (tmp_path / "junit.xml").read_text().count("<testcase") == 3
-    assert "Over seeds" in (tmp_path / "multirun" / "seeds" / "report.html").read_text()
-
-
 def test_the_files_of_a_run(tmp_path):
-    table = re.findall(r"^\| (`.*?) \|", section("The run directory"), re.MULTILINE)
+    table = re.findall(r"^\| (`.*?) \|", (REFERENCE / "files.md").read_text(), re.MULTILINE)
     names = [name for cell in table for name in re.findall(r"`(.*?)`", cell)]
     assert len(names) >= 8
     (tmp_path / "runner.toml").write_text('code = ["own.py"]\n')
@@ -199,11 +108,26 @@ def test_the_files_of_a_run(tmp_path):
 
 
 def test_every_exit_code_is_told():
-    told = set(map(int, re.findall(r"(?:^|· |/)(\d+)\b", section("Exit codes"), re.MULTILINE)))
+    told = set(map(int, re.findall(r"^\| (\d+) \|", (REFERENCE / "exit-codes.md").read_text(), re.MULTILINE)))
     help_text = cli.help_of().partition("exit codes")[2]
     helped = set(map(int, re.findall(r"(?:^| {2,})(\d+) [a-z]", help_text, re.MULTILINE)))
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.RunnerError)]
     assert told == helped == {0, 130, 143, *(kind.exit_code for kind in [*kinds, SweepError])}
+
+
+def test_every_experiment_and_network_is_told():
+    text = (REFERENCE / "experiments.md").read_text()
+    table = re.findall(r"^\| (`.*?) \|", text.partition("## Networks")[0], re.MULTILINE)
+    experiments = {name for cell in table for name in re.findall(r"`(\w+)`", cell)}
+    assert experiments == {file.stem for file in (ROOT / "conf" / "experiment").iterdir()}
+    assert [name for name, _ in register.network.items() if f"`{name}`" not in text] == []
+
+
+def test_every_variable_that_is_told_is_read():
+    told = re.findall(r"`([A-Z_]+)`", (REFERENCE / "environment.md").read_text())
+    read = "\n".join(file.read_text() for file in (ROOT / "runner").rglob("*.py"))
+    assert len(told) > 8
+    assert [name for name in told if name not in read and name != "NO_COLOR"] == []
 
 
 def links() -> list[tuple[str, str]]:

@@ -10,7 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import shown
 from patience import PATIENCE
+from shown import blocks, is_shown
 
 from runner import cli, ops
 from runner.config.check import check
@@ -18,23 +20,15 @@ from runner.config.schema import RunConfig, defaults
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
-BLOCK = re.compile(r"^( *)```(\w+)([^\n]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+TRIED_LANGUAGES = {"sh", "python"}
 UNTRIED = ' title="Not tested here: '
-# Threads would only stand in each other's way.
-CALM = {"OPENBLAS_NUM_THREADS": "1", "NO_COLOR": "1"}
-
-
-def blocks(text: str) -> list[tuple[str, str, str]]:
-    """Language, words behind it, and code of each block."""
-    found = [match.groups() for match in BLOCK.finditer(text)]
-    return [(language, words, re.sub(f"^{indent}", "", code, flags=re.M)) for indent, language, words, code in found]
 
 
 def script(page: Path) -> str:
     """All that can be run on a page, as one script: its blocks share a folder, as those of a reader do."""
     lines = ["set -eu"]
     for number, (language, words, code) in enumerate(blocks(page.read_text())):
-        if words:
+        if words or language not in TRIED_LANGUAGES:
             continue
         if language == "python":
             lines += [f"cat > block{number}.py <<'BLOCK'", code + "BLOCK", f"python -W error block{number}.py"]
@@ -44,7 +38,7 @@ def script(page: Path) -> str:
 
 
 def has_blocks(page: Path) -> bool:
-    return any(not words for _, words, _ in blocks(page.read_text()))
+    return any(language in TRIED_LANGUAGES and not words for language, words, _ in blocks(page.read_text()))
 
 
 TRIED = [page for page in PAGES if has_blocks(page)]
@@ -52,14 +46,7 @@ TRIED = [page for page in PAGES if has_blocks(page)]
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory) -> dict[str, str]:
-    """Where `runner` and `python` are this checkout's and this interpreter."""
-    commands = tmp_path_factory.mktemp("bin")
-    for name, words in (("runner", "-m runner"), ("python", "")):
-        (commands / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
-        (commands / name).chmod(0o755)
-    environment = {**os.environ, **CALM, "PYTHONPATH": str(ROOT), "PATH": f"{commands}:{os.environ['PATH']}"}
-    environment["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
-    return environment
+    return shown.environment(tmp_path_factory.mktemp("bin"))
 
 
 @pytest.mark.parametrize("page", TRIED, ids=[page.stem for page in TRIED])
@@ -68,6 +55,10 @@ def test_a_page(environment, tmp_path, page):
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr + done.stdout
     assert "Traceback" not in done.stderr
+    for output in (code.splitlines() for language, _, code in blocks(page.read_text()) if language == "text"):
+        assert any(is_shown(["...", *output, "..."], text) for text in (done.stdout, done.stderr)), (
+            done.stdout + done.stderr
+        )
     for said, awaited in AWAITED.get(page.stem, {}).items():
         assert len(re.findall(said, done.stdout, re.MULTILINE)) == awaited, said
 
@@ -93,7 +84,9 @@ AWAITED = {
     },
     "dump": {r"Conv2D-op\d+_output_0_shape_32_6_28_28_Float32": 1},
     "port": {r"^scores": 2, r"^epoch: 1 step: \d, loss is": 2},
-    "ci": {"^exit code 6$": 1, "unchanged, bit for bit": 1},
+    "ci": {"^exit code 6$": 1, "unchanged, bit for bit": 2, r"^3 jobs finished in multirun/": 1},
+    "commands": {"^exit code 2$": 1},
+    "report": {"^exit code 6$": 1, r"^4 jobs finished in multirun/": 1},
     "scripts": {"^exit code 143$": 1, "unchanged, bit for bit": 1, r"^\S+ \S+ +interrupted +long": 1},
     "completion": {"^mode=graph mode=pynative$": 1},
 }
@@ -129,9 +122,10 @@ def test_a_block_that_is_not_run_says_why():
     assert [(page.stem, words) for page, words in told if not words.startswith(UNTRIED)] == []
 
 
-def test_only_shell_and_python_are_shown():
+def test_only_what_can_be_tried_is_shown():
+    """Commands, Python, what they print, and settings of a project."""
     languages = {language for page in PAGES for language, _, _ in blocks(page.read_text())}
-    assert languages == {"sh", "python"}
+    assert languages == {*TRIED_LANGUAGES, "text", "toml"}
     assert all(page.read_text().count("```") == 2 * len(blocks(page.read_text())) for page in PAGES)
 
 
@@ -195,11 +189,6 @@ def test_every_operator_has_a_row(reference):
     assert set(told) == {name for name in ops.__all__ if name[0].isupper() and isinstance(getattr(ops, name), type)}
     assert told["Square"] == ["-", "yes", "x * x."]
     assert told["ApplyMomentum"][1] == "-"
-
-
-def test_the_files_of_a_run_are_told(reference):
-    assert "`summary.json`" in reference["files"]
-    assert "](" not in reference["files"].replace("](http", "")
 
 
 def test_the_site_builds(tmp_path):

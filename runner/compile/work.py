@@ -20,7 +20,8 @@ def with_threads(device: Device, graph: Graph) -> Device:
     """
     if device.target != "CPU" or device.threads or device.tuning.threads:
         return device
-    threads = max(1, min(usable_cores(), flops(graph) // (FLOPS_PER_THREAD * max(1, len(graph.nodes)))))
+    operators = len({node.name for node in graph.nodes})  # one that computes a batch in parts counts once
+    threads = max(1, min(usable_cores(), flops(graph) // (FLOPS_PER_THREAD * max(1, operators))))
     return replace(device, tuning=replace(device.tuning, threads=threads, spins="never"))
 
 

@@ -77,6 +77,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, prog: str, declare: Callable[["Parser"], None]) -> None:
         super().__init__(prog, formatter_class=_Formatter, add_help=False, allow_abbrev=False)
+        self.color = False  # Python 3.14 would colour usages, which are in errors, and so in files
         self.flags = self.add_argument_group("flags")
         declare(self)
         self.flags.add_argument("-h", "--help", action="store_true", help="show this help")

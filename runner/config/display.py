@@ -3,17 +3,17 @@
 import argparse
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
 from hydra._internal.core_plugins.bash_completion import BashCompletion
 from hydra._internal.hydra import Hydra
-from hydra._internal.utils import get_args_parser
 from hydra.core.plugins import Plugins
+from hydra.errors import ConfigCompositionException
 from hydra.types import RunMode
 
-from runner.config import overrides, schema
-from runner.config.command_line import CommandLine
+from runner.config import command_line, overrides, schema
+from runner.config.command_line import CommandLine, Parser
 from runner.config.compose import compose
 from runner.config.hydra_errors import as_config_error
 from runner.config.loader import Loader, current_config
@@ -62,9 +62,12 @@ def show_hydra_help(command: CommandLine) -> None:
     path.append("hydra", "pkg://hydra.conf")  # only here does Hydra read its own files: the help text is in one
     path.append("schema", "structured://")
     plain = type(loader).__mro__[1](path)
+    flags = Parser("runner", command_line.run)  # Hydra's own parser cannot be made in Python 3.14
+    for action in flags._get_positional_actions():  # Hydra shows also what is suppressed
+        action.help = "key=value, group=option, +group=option, ~key"
     with as_config_error():
         arguments = argparse.Namespace(overrides=list(command.overrides))
-        Hydra("runner", plain).hydra_help(command.config_name, get_args_parser(), arguments)
+        Hydra("runner", plain).hydra_help(command.config_name, flags, arguments)
 
 
 def complete(command: CommandLine) -> None:
@@ -86,11 +89,25 @@ def candidates(command: CommandLine, word: str, multirun: bool) -> list[str]:
     """
     if word.startswith("hydra/"):
         Plugins.instance()  # launchers and sweepers of other packages
-    shell = BashCompletion(Loader(command.config_dir, command.config_path, loads_code=False))
-    line = " ".join(["-m"] * multirun + [*command.overrides, word])
+    loader = Loader(command.config_dir, command.config_path, loads_code=False)
     with as_config_error():
-        found = shell._query(command.config_name, line)
-    return [named for one in found if (named := _override_syntax(one)) is not None]
+        found = _matches(loader, command, word, RunMode.MULTIRUN if multirun else RunMode.RUN)
+    return sorted({named for one in found if (named := _override_syntax(one)) is not None})
+
+
+def _matches(loader: Loader, command: CommandLine, word: str, mode: RunMode) -> list[str]:
+    """What Hydra knows that begins with a word; its own query makes its own parser, which Python 3.14 refuses."""
+    shell = BashCompletion(loader)
+    key, file = shell._get_filename(word)
+    if key is not None and file is not None:
+        return [key + path for path in shell.complete_files(file)]
+    known = list(command.overrides)
+    groups, is_option = shell._query_config_groups(word, config_name=command.config_name, words=known)
+    keys: list[str] = []
+    if not is_option:
+        with suppress(ConfigCompositionException):  # the line is not complete
+            keys = shell._get_matches(loader.load_configuration(command.config_name, known, run_mode=mode), word)
+    return [*groups, *keys]
 
 
 def _override_syntax(candidate: str) -> str | None:

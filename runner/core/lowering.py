@@ -5,6 +5,7 @@ pool also tiled, so that the four corners of all tiles are four contiguous block
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain, repeat
@@ -41,6 +42,9 @@ class Builder(Protocol):
     ) -> tuple[str, ...]:
         """Add a node with several outputs and return their names."""
 
+    def apart(self) -> AbstractContextManager[None]:
+        """Inside, equal nodes of other operators are not shared: what they computed need not stay in memory."""
+
     def const(self, value: Any, like: str | None = None) -> str:
         """A constant: an array unchanged, ints as Int64, floats in the element type of `like`."""
 
@@ -59,7 +63,8 @@ class Form:
     """One way to lower an operator: `lower` adds the ONNX nodes and returns the names of the results.
 
     `operands` and `results` are their layouts (plain where not given). `penalty` is the cost relative to the best form,
-    in elements that could be copied in the same time; it is weighed against transposing operands.
+    in elements that could be copied in the same time; it is weighed against transposing operands. `winograd` is whether
+    it computes with Winograd's transforms, whose rounding errors are larger (`session.winograd`).
     """
 
     name: str
@@ -67,6 +72,7 @@ class Form:
     operands: tuple[Layout, ...] = ()
     results: tuple[Layout, ...] = ()
     penalty: int = 0
+    winograd: bool = False
 
     def __str__(self) -> str:
         """Its name and the layouts of operands and results, as in `tiled(22CHWN,CHWN)` and `last(CHWN)->CHWN`."""

@@ -133,7 +133,7 @@ def _loss_scale(config: RunConfig) -> LossScaleManager | None:
 
 def device_of(config: RunConfig) -> Device:
     """The device that a run requests."""
-    return Device(**asdict(config.device))
+    return Device(**asdict(config.device), winograd=config.session.winograd)
 
 
 def samples_of(settings: DatasetSettings, split: str) -> Dataset:

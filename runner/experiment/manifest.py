@@ -82,6 +82,7 @@ ADDED: dict[str, Any] = {
     "loss.label_smoothing": 0.0,
     "network.freeze": [],
     "network.head": "keep",
+    "session.winograd": "off",
 }
 
 

@@ -41,7 +41,9 @@ def kernel_threads(count: int) -> Iterator[None]:
         return
     from threadpoolctl import threadpool_limits  # here: graph mode does not need it
 
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(count, "runner-kernel") as pool:
+    # What one of the threads computes is not divided again.
+    pool = ThreadPoolExecutor(count, "runner-kernel", initializer=lambda: _WORKERS.set(None))
+    with threadpool_limits(1, "blas"), pool:
         token = _WORKERS.set(Workers(count, pool))
         try:
             yield

@@ -13,6 +13,7 @@ from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import Value
 from runner.ops.array import require
 from runner.ops.elementwise import Unary, UnaryGrad
+from runner.ops.elementwise_blocks import in_blocks
 from runner.ops.reduce import ReduceSum
 from runner.types import TensorType
 
@@ -42,10 +43,8 @@ class ReluGrad(UnaryGrad):
     gradient_of: ClassVar = "ReLU"
 
     def kernel(self, dout: np.ndarray, out: np.ndarray) -> np.ndarray:
-        result: np.ndarray = np.asarray(out > 0).astype(dout.dtype)  # numpy multiplies bools with floats slowly
-        result *= dout
-        if out.size and math.isnan(out.max()):  # a quarter of the time of looking at every element
-            result[np.isnan(out)] = np.nan
+        result = np.empty_like(out)
+        in_blocks(_masked, dout, out, result)
         return result
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
@@ -61,6 +60,13 @@ class ReluGrad(UnaryGrad):
     def _lower_steep(self, b: Builder, dout: str, out: str) -> str:
         """As `lower`, with the mask computed in one pass: a ramp so steep that every normal positive number gives 1."""
         return b.node("Mul", (dout, b.node("HardSigmoid", (out,), alpha=STEEP, beta=0.0)))
+
+
+def _masked(dout: np.ndarray, out: np.ndarray, result: np.ndarray) -> None:
+    np.copyto(result, out > 0)  # numpy multiplies bools with floats slowly
+    result *= dout
+    if out.size and math.isnan(out.max()):  # a quarter of the time of looking at every element
+        result[np.isnan(out)] = np.nan
 
 
 @primitive

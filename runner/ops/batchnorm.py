@@ -14,8 +14,10 @@ from runner import dtype as dt
 from runner.core.lowering import Builder, Form
 from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import Value
+from runner.host.threads import in_order
 from runner.ops.array import require, require_nchw
 from runner.ops.conv import Conv2D
+from runner.ops.elementwise_blocks import ELEMENT_FLOPS
 from runner.ops.forms import batchnorm as row_forms
 from runner.ops.matrices import BiasAdd
 from runner.types import TensorType
@@ -76,11 +78,15 @@ class BatchNorm(Normalization):
             return from_channel_rows(scaled(centred, scale * inverse, bias), x), mean, variance, mean, inverse
         rows = channel_rows(x)
         y, batch_mean, biased, count = np.empty_like(rows), np.empty_like(mean), np.empty_like(mean), rows.shape[1]
-        for part in cache_blocks(rows):
+
+        def normalize(part: slice) -> None:
             batch_mean[part] = row_sums(rows[part]) / count
             centred = np.subtract(rows[part], batch_mean[part, None], out=y[part])
             biased[part] = row_dots(centred, centred) / count
             scaled(centred, scale[part] / np.sqrt(biased[part] + self.epsilon), bias[part])
+
+        for _ in in_order(normalize, cache_blocks(rows), ELEMENT_FLOPS * rows.size):
+            pass  # each writes into the results
         unbiased = biased * (count / max(count - 1, 1))
         moving = self._moving_average(mean, batch_mean), self._moving_average(variance, unbiased)
         return from_channel_rows(y, x), *moving, batch_mean, 1 / np.sqrt(biased + self.epsilon)
@@ -151,7 +157,8 @@ class BatchNormGrad(Normalization):
         dout, x, scale, mean, inverse = operands
         douts, rows = channel_rows(dout), channel_rows(x)
         dx, along, dbias = np.empty_like(rows), np.empty_like(scale), np.empty_like(scale)
-        for part in cache_blocks(rows):
+
+        def differentiate(part: slice) -> None:
             centred = np.subtract(rows[part], mean[part, None], out=dx[part])
             dbias[part], along[part] = row_sums(douts[part]), row_dots(douts[part], centred)
             if self.is_training:
@@ -159,6 +166,9 @@ class BatchNormGrad(Normalization):
                 scaled(centred, along[part] * share, dbias[part] / -rows.shape[1])
                 centred += douts[part]
             np.multiply(centred if self.is_training else douts[part], (scale * inverse)[part, None], out=dx[part])
+
+        for _ in in_order(differentiate, cache_blocks(rows), ELEMENT_FLOPS * rows.size):
+            pass  # each writes into the results
         return from_channel_rows(dx, x), along * inverse, dbias
 
     def lower(

@@ -13,10 +13,11 @@ import numpy as np
 
 from runner.core.lowering import Builder, Form
 from runner.core.primitive import Gradient, primitive
+from runner.core.rewrites import BatchRule
 from runner.core.value import Value
 from runner.host.threads import in_order
 from runner.ops.array import require
-from runner.ops.blocked_product import blocked_product
+from runner.ops.blocked_product import blocked_product, unpacked_sum
 from runner.ops.conv_geometry import Convolution, multiply_adds
 from runner.ops.forms import conv_filter, conv_forward, conv_input
 from runner.ops.forms.columns import suits_batch_last
@@ -40,7 +41,10 @@ class Conv2D(Convolution):
         return x.with_shape(x.shape[0], self.out_channel, *self.windows(x.shape).out)
 
     def kernel(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-        return batch_first(self.windows(x.shape).correlate(batch_last(x), self.grouped(w)))
+        windows = self.windows(x.shape)
+        if tiled := self.tiled(windows, w.shape, x):
+            return batch_first(tiled.correlate(batch_last(x), w))
+        return batch_first(windows.correlate(batch_last(x), self.grouped(w)))
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return multiply_adds(outputs[0], inputs[1])
@@ -54,6 +58,9 @@ class Conv2D(Convolution):
 
     def lower(self, b: Builder, x: str, w: str) -> str:
         return b.node("Conv", (x, w), group=self.group, **self.windows(b.type(x).shape).onnx())
+
+    def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
+        return BatchRule((True, False), lambda _: self)
 
     def forms(self, x: TensorType, w: TensorType) -> Sequence[Form]:
         batch_last_forms = conv_forward.forms(self, x) if suits_batch_last(x) else ()
@@ -75,6 +82,8 @@ class Conv2DBackpropInput(Convolution):
     def kernel(self, dout: np.ndarray, w: np.ndarray) -> np.ndarray:
         windows, channels = self.windows(self.input_size), self.input_size[1]
         reverse = windows.reverse
+        if tiled := self.tiled(reverse, w.shape, dout):
+            return batch_first(tiled.correlate(batch_last(dout), w, flipped=True))
         # im2col needs a column per element of the image; col2im needs one per element of the result, but is slower.
         if reverse and len(w) * math.prod(windows.size) <= channels * math.prod(windows.out):
             flipped = w.reshape(self.group, -1, *w.shape[1:])[..., ::-1, ::-1].swapaxes(1, 2)
@@ -108,6 +117,10 @@ class Conv2DBackpropInput(Convolution):
         missing = [(p - r) % s for p, r, s in zip(windows.padded, windows.extent, windows.strides, strict=True)]
         return b.node("ConvTranspose", (dout, w), output_padding=missing, group=self.group, **windows.onnx())
 
+    def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
+        image = self.input_size[1:]
+        return BatchRule((True, False), lambda n: self.sibling(Conv2DBackpropInput, input_size=(n, *image)))
+
     def forms(self, dout: TensorType, w: TensorType) -> Sequence[Form]:
         batch_last_forms = conv_input.forms(self, self.input_size) if suits_batch_last(dout) else ()
         return *batch_last_forms, Form("plain", self.lower, penalty=dout.size)
@@ -126,13 +139,17 @@ class Conv2DBackpropFilter(Convolution):
         return x.with_shape(*self.filter_size)
 
     def kernel(self, dout: np.ndarray, x: np.ndarray) -> np.ndarray:
-        douts, windows = self.grouped(batch_last(dout)), self.windows(x.shape)
+        windows = self.windows(x.shape)
+        if tiled := self.tiled(windows, self.filter_size, x):
+            return tiled.filter_gradient(batch_last(dout), batch_last(x))
+        douts = self.grouped(batch_last(dout))
 
         def multiply(part: slice, columns: np.ndarray) -> np.ndarray:
             return transposed_product(douts[..., part], self.grouped(columns))
 
         parts = windows.im2col(batch_last(x), multiply, douts.shape[1])
-        return reduce(np.add, (values for _, values in parts)).reshape(self.filter_size)
+        gradient = reduce(np.add, (values for _, values in parts))
+        return np.ascontiguousarray(gradient).reshape(self.filter_size)  # the order of what it updates
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return multiply_adds(inputs[0], outputs[0])
@@ -158,16 +175,16 @@ class Conv2DBackpropFilter(Convolution):
             result = b.node("Slice", (result, b.const([0, 0]), b.const(list(self.kernel_size)), b.const([2, 3])))
         return b.node("Transpose", (result,), perm=(1, 0, 2, 3))
 
+    def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
+        return BatchRule((True, True), lambda _: self, is_sum=True)
+
     def forms(self, dout: TensorType, x: TensorType) -> Sequence[Form]:
         batch_last_forms = conv_filter.forms(self, x) if suits_batch_last(x) else ()
         return *batch_last_forms, Form("plain", self.lower, penalty=4 * x.size)
 
 
 def transposed_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """a (G, M, P) times the transposed of b (G, N, P), as (G, M, N).
-
-    The matrix with more rows is the left operand, for which OpenBLAS is up to twice as fast.
-    """
-    if a.shape[1] >= b.shape[1]:
-        return np.asarray(a @ b.swapaxes(1, 2))
-    return np.asarray((b @ a.swapaxes(1, 2)).swapaxes(1, 2))
+    """a (G, M, P) times the transposed of b (G, N, P), as (G, M, N)."""
+    if len(a) == 1:
+        return unpacked_sum(a[0], b[0])[None]
+    return np.stack([unpacked_sum(*pair) for pair in zip(a, b, strict=True)])

@@ -10,6 +10,7 @@ import numpy as np
 from runner.core.precision import Needs
 from runner.core.primitive import Primitive, family
 from runner.ops.array import require, require_nchw
+from runner.ops.transforms.convolution import TiledConvolution, tiled_convolution
 from runner.ops.window import PAD_MODES, Pair, Quad, Windows, pair, quad
 from runner.types import Shape, TensorType
 
@@ -53,6 +54,12 @@ class Convolution(Primitive):
         return Windows.resolve(
             (image[2], image[3]), self.kernel_size, self.stride, self.pad_mode, self.pad, self.dilation
         )
+
+    def tiled(self, windows: Windows | None, filters: Shape, x: np.ndarray) -> TiledConvolution | None:
+        """The numpy kernels of windows in x (N, ...) for filters of a shape that take fewer multiplications, if any."""
+        if self.group > 1 or windows is None or x.dtype != np.float32:
+            return None
+        return tiled_convolution(windows, filters, len(x))
 
     def common_attributes(self) -> dict[str, Any]:
         """The attributes of all three operators."""

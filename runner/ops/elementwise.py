@@ -9,6 +9,7 @@ from runner import dtype as dt
 from runner.core.lowering import LAST, PLAIN, TILED, Builder, Form, Layout, can_tile, elementwise_forms
 from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, primitive
+from runner.core.rewrites import is_filled_with
 from runner.core.value import OPERATORS, Tensor, Value
 from runner.ops.array import Cast, require
 from runner.ops.reduce import unbroadcast
@@ -17,16 +18,10 @@ from runner.types import TensorType, broadcast
 __all__ = ["Abs", "Add", "Exp", "Log", "Mul", "Neg", "Pow", "RealDiv", "Sign", "Sqrt", "Square", "Sub"]
 
 
-def is_filled_with(value: float, array: np.ndarray | None) -> bool:
-    """Whether an operand is known, and all its elements are this number, including the sign of 0 for floats."""
-    if array is None or not np.all(array == value):
-        return False
-    return array.dtype.kind != "f" or bool(np.all(np.signbit(array) == np.signbit(value)))
-
-
 class Unary(Primitive):
     """Base: one operand, and a result of the same type."""
 
+    elementwise: ClassVar = True
     ufunc: ClassVar[Any]
     floats_only: ClassVar[bool] = True
 
@@ -48,6 +43,8 @@ class Unary(Primitive):
 class UnaryGrad(Primitive):
     """Base: the gradient of a Unary, from dout and its operand or its result, all of one type."""
 
+    elementwise: ClassVar = True
+
     def infer(self, dout: TensorType, x: TensorType) -> TensorType:
         require(dout == x, "dout and x must have one type", dout=dout, x=x)
         return dout
@@ -59,6 +56,7 @@ class UnaryGrad(Primitive):
 class Binary(Primitive):
     """Base: two operands that are converted to one element type and broadcast."""
 
+    elementwise: ClassVar = True
     one_dtype: ClassVar = True
     ufunc: ClassVar[Any]
     floats_only: ClassVar[bool] = False

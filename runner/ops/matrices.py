@@ -12,6 +12,7 @@ import numpy as np
 from runner.core.lowering import LAST, PLAIN, TILED, Builder, Form, Layout, can_tile
 from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, family, primitive
+from runner.core.rewrites import BatchRule
 from runner.core.value import OPERATORS, Operand, Value
 from runner.ops.array import Reshape, require, require_nchw
 from runner.ops.blocked_product import blocked_product
@@ -134,6 +135,9 @@ class BiasAdd(Primitive):
     def lower(self, b: Builder, x: str, bias: str) -> str:
         return b.node("Add", (x, b.reshape(bias, (len_of(b, bias), *(1,) * (b.type(x).ndim - 2)))))
 
+    def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
+        return BatchRule((True, False), lambda _: self)
+
     def forms(self, x: TensorType, bias: TensorType) -> Sequence[Form]:
         layouts = (LAST, TILED) if can_tile(x) else (LAST,)
         return Form("plain", self.lower), *(Form(x.name.lower(), self._lower_rows, (x,), (x,)) for x in layouts)
@@ -166,6 +170,9 @@ class BiasAddGrad(Primitive):
     def lower(self, b: Builder, dout: str) -> str:
         axes = [0, *range(2, b.type(dout).ndim)]
         return b.node("ReduceSum", (dout, b.const(axes)), keepdims=0)
+
+    def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
+        return BatchRule((True,), lambda _: self, is_sum=True)
 
     def forms(self, dout: TensorType) -> Sequence[Form]:
         """Each channel is one row of memory, or four rows in tiled layout."""

@@ -15,6 +15,7 @@ from runner.core.primitive import Primitive, current, family, primitive
 from runner.core.value import Parameter
 from runner.ops.array import require
 from runner.ops.elementwise import with_rank_of
+from runner.ops.elementwise_blocks import in_blocks
 from runner.types import TensorType
 
 __all__ = ["SGD", "Adam", "ApplyMomentum"]
@@ -75,9 +76,18 @@ class ApplyMomentum(UpdateRule):
 
     def kernel(self, *operands: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         variable, accumulation, learning_rate, gradient, momentum = operands
-        new_accum = accumulation * momentum + gradient
-        step = gradient + momentum * new_accum if self.use_nesterov else new_accum
-        return variable - learning_rate * step, new_accum
+        new_variable, new_accum = np.empty_like(variable), np.empty_like(accumulation)
+
+        def update(variable: np.ndarray, accum: np.ndarray, gradient: np.ndarray, *new: np.ndarray) -> None:
+            new_variable, new_accum = new
+            np.multiply(accum, momentum, out=new_accum)
+            new_accum += gradient
+            step = gradient + momentum * new_accum if self.use_nesterov else new_accum
+            np.multiply(step, learning_rate, out=new_variable)
+            np.subtract(variable, new_variable, out=new_variable)
+
+        in_blocks(update, variable, accumulation, gradient, new_variable, new_accum)
+        return new_variable, new_accum
 
     def lower(self, b: Builder, *names: str) -> tuple[str, str]:
         variable, accumulation, learning_rate, gradient, momentum = names

@@ -15,8 +15,11 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.lowering import Builder, Form
 from runner.core.primitive import Gradient, family, primitive
+from runner.core.rewrites import BatchRule
 from runner.core.value import Value
+from runner.host.threads import in_order
 from runner.ops.array import require
+from runner.ops.elementwise_blocks import ELEMENT_FLOPS
 from runner.ops.forms import pool
 from runner.ops.pool_geometry import Pooling, padded_for_onnx
 from runner.ops.reduce import is_nan, nan_where
@@ -25,6 +28,7 @@ from runner.types import Shape, TensorType
 
 __all__ = ["AvgPool", "AvgPoolGrad", "MaxPool", "MaxPoolGrad"]
 
+BLOCK_BYTES = 1 << 20  # of the images whose gradient is distributed at once
 IMPL_MODES = ("high_precision", "high_performance")
 
 
@@ -56,6 +60,9 @@ class MaxPool(Pooling):
         nans = b.node("MaxPool", (is_nan(b, image),), kernel_shape=windows.kernel, **windows.onnx())
         return nan_where(b, nans, largest, dtype)
 
+    def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
+        return BatchRule((True,), lambda _: self)
+
     def forms(self, x: TensorType) -> Sequence[Form]:
         windows = self.windows(x.shape)
         tiled = pool.tiled_forms(pool.tiled_maximum, windows, x, gradient=False)
@@ -79,15 +86,15 @@ class MaxPoolGrad(Pooling):
         padded = windows.pad(batch_last(x), -np.inf)
         if not (all_finite(largest) and all_finite(douts)):
             return batch_first(windows.crop(_masked_gradient(windows, padded, largest, douts)))
-        tiles = windows.tiles
-        image = (np.empty if tiles else np.zeros)(padded.shape, x.dtype)
-        read, write = windows.view(padded), windows.view(image)
-        rest = douts.copy()  # the gradient that no earlier element of the window has received
-        for i, j in np.ndindex(*windows.kernel):
-            part = (read[:, i, j] == largest).astype(x.dtype)  # numpy multiplies bools with floats slowly
-            part *= rest
-            write[:, i, j] = part if tiles else part + write[:, i, j]
-            rest -= part
+        image = (np.empty if windows.tiles else np.zeros)(padded.shape, x.dtype)
+        step = max(1, BLOCK_BYTES // padded[0].nbytes)
+        blocks = [slice(start, start + step) for start in range(0, len(padded), step)]
+
+        def distribute(part: slice) -> None:
+            _distribute(windows, padded[part], largest[part], douts[part], image[part])
+
+        for _ in in_order(distribute, blocks, ELEMENT_FLOPS * padded.size):
+            pass  # each writes into the image
         return batch_first(windows.crop(image))
 
     def lower(self, b: Builder, x: str, out: str, dout: str) -> str:
@@ -107,6 +114,9 @@ class MaxPoolGrad(Pooling):
         spread = b.reshape(b.node("ScatterElements", flat, axis=0, reduction="add"), size)
         return spread if size == shape else _cropped(b, spread, self.windows(shape))
 
+    def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
+        return BatchRule((True, True, True), lambda _: self)
+
     def forms(self, x: TensorType, out: TensorType, dout: TensorType) -> Sequence[Form]:
         windows = self.windows(x.shape)
         tiled = pool.tiled_forms(pool.tiled_maximum_gradient, windows, x, gradient=True)
@@ -124,6 +134,21 @@ def all_finite(x: np.ndarray) -> bool:
     flat = x.reshape(-1)
     with np.errstate(over="ignore", invalid="ignore"):
         return math.isfinite(flat @ flat)
+
+
+def _distribute(windows: Windows, padded: np.ndarray, out: np.ndarray, dout: np.ndarray, image: np.ndarray) -> None:
+    """Write the gradient for a padded image, where `out` and `dout` are finite, into `image`, or add it to zeros."""
+    read, write = windows.view(padded), windows.view(image)
+    rest = dout.copy()  # the gradient that no earlier element of the window has received
+    hit, part = np.empty(out.shape, bool), np.empty_like(rest)
+    *places, last = np.ndindex(*windows.kernel)
+    for i, j in places:
+        np.copyto(part, np.equal(read[:, i, j], out, out=hit))  # numpy multiplies bools with floats slowly
+        part *= rest
+        rest -= part
+        write[:, i, j] = part if windows.tiles else write[:, i, j] + part
+    i, j = last
+    write[:, i, j] = rest if windows.tiles else write[:, i, j] + rest
 
 
 def _masked_gradient(windows: Windows, padded: np.ndarray, out: np.ndarray, dout: np.ndarray) -> np.ndarray:
@@ -228,6 +253,9 @@ class AvgPool(Averaging):
             return mean
         return b.node("Mul", (mean, b.const((count / divisors).astype(dtype.numpy))))
 
+    def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
+        return BatchRule((True,), lambda _: self)
+
     def forms(self, x: TensorType) -> Sequence[Form]:
         return *pool.forms(pool.mean, self.windows(x.shape), x, 1), Form("plain", self.lower)
 
@@ -263,6 +291,10 @@ class AvgPoolGrad(Averaging):
         ones = b.const(np.ones((1, 1, *windows.kernel), dtype))
         result = b.node("ConvTranspose", (single, ones), output_padding=missing, group=1, **windows.onnx())
         return b.reshape(result, (n, c, h, w))
+
+    def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
+        counted, image = self.count_include_pad, self.x_shape[1:]
+        return BatchRule((True,), lambda n: self.sibling(AvgPoolGrad, count_include_pad=counted, x_shape=(n, *image)))
 
     def forms(self, dout: TensorType) -> Sequence[Form]:
         x = dout.with_shape(*self.x_shape)

@@ -22,6 +22,7 @@ from runner.nn import gradient_reducer
 from runner.nn.steps import EagerStep, GraphStep, Step
 from runner.observe import dump
 from runner.ops.random_counter import COUNTER
+from runner.ops.transforms.convolution import winograd_kernels
 from runner.train import amp, profile
 from runner.train.arguments import check_dump, check_train_arguments, epoch_steps, total_steps
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
@@ -162,9 +163,9 @@ class Model(KeywordNames):
 
     @contextmanager
     def _computing(self, mode: int) -> Iterator[None]:
-        """Context of steps in this mode: their precision, and the threads of numpy's kernels."""
+        """Context of steps in this mode: their precision, and how numpy's kernels compute."""
         threads = kernel_threads(self.device.workers) if mode == context.PYNATIVE_MODE else nullcontext()
-        with use_precision(self.precision), threads:
+        with use_precision(self.precision), threads, winograd_kernels(self.device.winograd == "auto"):
             yield
 
     @contextmanager

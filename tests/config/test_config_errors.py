@@ -97,6 +97,14 @@ CASES = {
           allowed  text that matches \\S(.*\\S)?
           from     command line
     """,
+    "session.winograd=of": """
+        ConfigError: not one of the choices
+          key      session.winograd
+          value    "of"
+          allowed  auto, off
+          nearest  off
+          from     command line
+    """,
     "checkpoint.names=torchvison": """
         ConfigError: no naming of weights
           key      checkpoint.names

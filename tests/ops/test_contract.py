@@ -97,6 +97,8 @@ def test_the_wide_samples_reach_every_form_of_a_convolution():
         "woven",
         "grouped",
         "by_taps",
+        "winograd2x2",
+        "winograd4x4",
     }
 
 

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from runner import ops
-from runner.ops import window
+from runner.core.value import Tensor
+from runner.ops import pool, window
+from runner.ops.pool import MaxPoolGrad
 from runner.ops.window import Windows
 
 # x (N, C, H, W), filters, kernel, pad, stride, dilation, group. The gradient for x is gathered, spread, or handed on.
@@ -74,3 +76,14 @@ def test_a_slab_is_whole_rows_and_wide_enough(monkeypatch, columns, starts):
     parts = list(Windows((5, 4), (2, 2)).im2col(np.ones((1, 5, 4, 2), np.float32), lambda _, columns: columns, 1))
     assert [part.start for part, _ in parts] == starts
     assert all(slab.shape == (4, part.stop - part.start) for part, slab in parts)
+
+
+@pytest.mark.parametrize("stride", [2, 1], ids=["tiles", "overlapping"])
+def test_the_gradient_of_a_maximum_in_blocks(monkeypatch, stride):
+    rng, bits = np.random.default_rng(4), []
+    x, op = rng.integers(0, 3, (2, 5, 8, 6)).astype(np.float32), ops.MaxPool(2, stride)
+    dout = rng.standard_normal(op.kernel(x).shape, np.float32)
+    for size in (1, 1 << 20):
+        monkeypatch.setattr(pool, "BLOCK_BYTES", size)
+        bits.append(op.sibling(MaxPoolGrad)(Tensor(x), Tensor(op.kernel(x)), Tensor(dout)).asnumpy().tobytes())
+    assert bits[0] == bits[1]

@@ -4,7 +4,7 @@ To add an operator: add a row. A registered operator without a row fails the tes
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from operands import Sample, coarse, distinct, distribution, normal, positive, row, rows_of, whole
@@ -278,8 +278,10 @@ def padded_pools() -> Iterator[Sample]:
             yield row(back_mean, dout, note=f"{note}-{counted}")
 
 
-def geometries() -> Iterator[tuple[tuple[int, ...], ops.Conv2D, tuple[int, ...], str]]:
-    """(shape of x, Conv2D, shape of w, note)."""
+Geometry = tuple[tuple[int, ...], ops.Conv2D, tuple[int, ...], str]  # shape of x, Conv2D, shape of w, note
+
+
+def geometries() -> Iterator[Geometry]:
     strides = (1, 1), (2, 2), (3, 1)
     paddings = ("valid", (0, 0, 0, 0)), ("same", (0, 0, 0, 0)), ("pad", (2, 0, 1, 3))
     dilations = (1, 1), (2, 1), (2, 2)
@@ -313,8 +315,18 @@ def geometries() -> Iterator[tuple[tuple[int, ...], ops.Conv2D, tuple[int, ...],
         yield x, op, (op.out_channel, x[1] // op.group, *op.kernel_size), note
 
 
-def convolutions(batch: int | None = None) -> Iterator[Sample]:
-    for shape, op, w_shape, note in geometries():
+def many_channels() -> Iterator[Geometry]:
+    """3x3 filters with as many channels as Winograd's transforms need, and tiles that reach beyond the results."""
+    for shape, op, note in (
+        ((1, 16, 8, 4), ops.Conv2D(20, (3, 3), pad_mode="same"), "winograd-same"),
+        ((1, 16, 6, 10), ops.Conv2D(16, (3, 3)), "winograd-valid"),
+        ((1, 20, 7, 10), ops.Conv2D(16, (3, 3), pad_mode="pad", pad=(0, 2, 1, 0)), "winograd-odd"),
+    ):
+        yield shape, op, (op.out_channel, shape[1], 3, 3), note
+
+
+def convolutions(batch: int | None = None, cases: Callable[[], Iterator[Geometry]] = geometries) -> Iterator[Sample]:
+    for shape, op, w_shape, note in cases():
         x_shape = (batch or shape[0], *shape[1:])
         x, w = normal(*x_shape), normal(*w_shape)
         dout = normal(x_shape[0], op.out_channel, *op.windows(x_shape).out)
@@ -364,4 +376,4 @@ FAMILIES = (
 )
 ALL_FAMILIES = (*FAMILIES, *NETWORK_FAMILIES, *TENSOR_FAMILIES, *FUNCTION_FAMILIES, *INDEXED_FAMILIES)
 SAMPLES = [sample for family in ALL_FAMILIES for sample in rows_of(family)]
-WIDE = [*convolutions(batch=9)]  # batches that are large enough for the forms batch last
+WIDE = [*convolutions(9), *convolutions(9, many_channels)]  # large enough for the forms batch last

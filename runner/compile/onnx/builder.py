@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +100,7 @@ class OnnxBuilder:
         self._reshaped: dict[str, str] = {}
         self._known: dict[tuple[object, ...], tuple[str, ...]] = {}  # outputs of nodes and constants by content
         self._nodes: dict[tuple[str, ...], NodeProto] = {}  # by their outputs
+        self._apart = ""  # the operator whose nodes are not shared with others
         self._counts: Counter[str] = Counter()  # of nodes, by operator
         self._constant_numbers = count()
         if outer is not None:
@@ -118,7 +120,7 @@ class OnnxBuilder:
     ) -> tuple[str, ...]:
         """Add a node with several outputs unless there is an equal one; returns the outputs."""
         values = {name: _attribute(value) for name, value in sorted(attributes.items())}
-        key = kind, tuple(inputs), outputs, repr(values)
+        key = kind, tuple(inputs), outputs, repr(values), self._apart
         if key not in self._known:
             results = self.new_names(kind, outputs)
             name = results[0].rpartition(":")[0]
@@ -131,6 +133,15 @@ class OnnxBuilder:
             node = self._nodes[self._known[key]]
             set_source_operators(node, (*source_operators(node), self.operator))
         return self._known[key]
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Inside, only nodes of this operator are shared, so that the operands of earlier ones are freed."""
+        self._apart = self.operator
+        try:
+            yield
+        finally:
+            self._apart = ""
 
     def new_names(self, kind: str, outputs: int) -> tuple[str, ...]:
         """Names of the outputs of a new node: its own name, a colon and their numbers."""

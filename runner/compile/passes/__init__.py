@@ -8,7 +8,8 @@ from runner.compile.passes.cse import cse
 from runner.compile.passes.dce import dce
 from runner.compile.passes.fold import fold
 from runner.compile.passes.freeze import freeze
-from runner.compile.passes.layout import layout_with
+from runner.compile.passes.in_parts import in_parts_by
+from runner.compile.passes.layout import layout_for
 from runner.compile.passes.merge import merge
 from runner.compile.passes.pool_first import pool_first
 from runner.compile.passes.schedule_updates import soon
@@ -24,12 +25,18 @@ INFERENCE: tuple[Pass, ...] = (freeze, merge, fold, cse, dce, soon)
 
 def default_passes(device: Device) -> tuple[Pass, ...]:
     """The passes for a device. On a CPU the last one selects layouts; accelerators choose their own."""
-    return (*PASSES, *layout_passes(device))
+    return (*PASSES, *device_passes(device))
+
+
+def device_passes(device: Device) -> tuple[Pass, ...]:
+    """The passes after those that serve every device."""
+    layouts = layout_passes(device)
+    return (in_parts_by(device.tuning), *layouts) if layouts else ()
 
 
 def layout_passes(device: Device) -> tuple[Pass, ...]:
     """The pass that selects the layouts on a device, if there is one."""
-    return (layout_with(device.tuning),) if device.target == "CPU" and device.tuning.placed else ()
+    return (layout_for(device),) if device.target == "CPU" and device.tuning.placed else ()
 
 
 def optimize(graph: Graph, passes: Sequence[Pass] = PASSES, observer: GraphObserver = NO_GRAPHS) -> Graph:

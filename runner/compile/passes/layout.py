@@ -15,25 +15,25 @@ from runner.core.graph import Graph, Pass
 from runner.core.lowering import PLAIN, TILED, Form, Layout, with_layouts
 from runner.core.primitive import Node
 from runner.core.value import Value
-from runner.device import UNTUNED, Tuning
+from runner.device import Device
 
 
-def layout_with(tuning: Tuning) -> Pass:
+def layout_for(device: Device) -> Pass:
     """The pass that chooses the form of every node: that of the tuning where there is one, else the best by rule.
 
     Operands in another layout than a form requires are converted before it.
     """
-    tuned = dict(tuning.forms)
+    tuned = dict(device.tuning.forms)
 
     def layout(graph: Graph) -> Graph:
-        candidates = [(node, _allowed(node, tuned)) for node in graph.nodes]
+        candidates = [(node, _allowed(node, device, tuned)) for node in graph.nodes]
         assignment = _Assignment(_preferably_tiled(candidates))
         return replace(graph, nodes=tuple(assignment.place(node, forms) for node, forms in candidates))
 
     return layout
 
 
-layout = layout_with(UNTUNED)
+layout = layout_for(Device())
 
 
 def signature(node: Node) -> str:
@@ -41,13 +41,14 @@ def signature(node: Node) -> str:
     return f"{node.op!r} of {', '.join(map(str, operand_types(node)))}"
 
 
-def forms_of(node: Node) -> tuple[Form, ...]:
-    """The forms that a node supports, the best one first."""
-    return tuple(node.op.forms(*operand_types(node)))
+def forms_of(node: Node, device: Device) -> tuple[Form, ...]:
+    """The forms that a node supports and the device allows, the best one first."""
+    forms = node.op.forms(*operand_types(node))
+    return tuple(form for form in forms if not form.winograd or device.winograd == "auto")
 
 
-def _allowed(node: Node, tuned: Mapping[str, str]) -> tuple[Form, ...]:
-    forms = forms_of(node)
+def _allowed(node: Node, device: Device, tuned: Mapping[str, str]) -> tuple[Form, ...]:
+    forms = forms_of(node, device)
     name = tuned.get(signature(node)) if tuned else None
     return tuple(form for form in forms if str(form) == name) or forms
 

@@ -44,7 +44,7 @@ def _exchanged(activation: Node, readers: Mapping[Value, Sequence[Node]]) -> Ite
     if len(pools) != 1 or pools[0].outputs[0].size >= y.size:
         return
     (pool,), (pooled,) = pools, pools[0].outputs
-    spreads = [node for node in readers[y] if _is_gradient(node, pool) and node.inputs[:2] == (y, pooled)]
+    spreads = [node for node in readers[y] if _is_gradient(node, pool) and _same(node.inputs[:2], (y, pooled))]
     masks = [node for spread in spreads for node in readers[spread.outputs[0]]]
     if not all(_is_gradient(mask, activation) and mask.inputs[1] is y for mask in masks):
         return
@@ -58,6 +58,10 @@ def _exchanged(activation: Node, readers: Mapping[Value, Sequence[Node]]) -> Ite
             masked = Symbol(pooled.type, f"{as_symbol(mask.outputs[0]).name}.masked")
             first = replace(mask, inputs=(spread.inputs[2], pooled), outputs=(masked,))
             yield mask, (first, replace(spread, inputs=(x, largest, masked), outputs=mask.outputs))
+
+
+def _same(values: Sequence[Value], others: Sequence[Value]) -> bool:
+    return all(x is y for x, y in zip(values, others, strict=True))  # values have an == of their own
 
 
 def _is_gradient(node: Node, of: Node) -> bool:

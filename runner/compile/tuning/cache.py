@@ -31,7 +31,7 @@ def folder() -> Path:
 
 def cache_key(graph: Graph, device: Device, modes: Sequence[str]) -> dict[str, Any]:
     """Everything that the times depend on: operators with shapes and forms, CPU, threads, onnxruntime."""
-    operators = "\n".join(f"{signature(node)}: {' '.join(map(str, forms_of(node)))}" for node in graph.nodes)
+    operators = "\n".join(f"{signature(node)}: {' '.join(map(str, forms_of(node, device)))}" for node in graph.nodes)
     return {
         "operators_sha256": hashlib.sha256(operators.encode()).hexdigest(),
         "ways": ",".join(modes),
@@ -67,7 +67,8 @@ def read(path: Path, key: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def parse_tuning(values: object) -> Tuning:
     """The tuning in the JSON value of `as_json`. Raises ConfigError when it is not one."""
-    types = {"forms": list, "placed": bool, "threads": int, "spins": str, "block_base": int}
+    types = {"forms": list, "placed": bool, "threads": int, "spins": str, "block_base": int, "images": int}
+    values = {"images": 0, **values} if isinstance(values, dict) else values  # older searches have no parts
     if not isinstance(values, dict) or {name: type(value) for name, value in values.items()} != types:
         raise ConfigError("not a tuning", allowed=", ".join(types))
     forms = values["forms"]

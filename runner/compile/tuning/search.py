@@ -1,4 +1,5 @@
-"""The search for a tuning: one operator after the other, each of its forms against the best step so far.
+"""The search for a tuning: the size of the parts of a large batch, then one operator after the other, each of its forms
+against the best step so far.
 
 Whole steps are timed, because a form may make adjacent operators slower: they convert its values, or lose columns that
 they shared. Operators with the most work come first. A change is kept if the step is faster by `GAIN`. At the end the
@@ -14,9 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from runner.compile.passes.in_parts import MIN_IMAGES
 from runner.compile.passes.layout import forms_of, signature
 from runner.compile.tuning.trial import PAIRS, PairedTiming, Trial, results_agree
 from runner.compile.work import with_threads
+from runner.core.batch_parts import SplitBatch
 from runner.core.graph import Graph
 from runner.core.lowering import Form
 from runner.core.precision import Needs
@@ -76,19 +79,20 @@ class TuningSearch:
 
     def result(self) -> TuningResult:
         """Search, and compare the best step with the default one."""
-        changes = [change for name, forms in self._signatures() for change in self._forms(name, forms)]
-        if len(self.modes) > 1:
-            changes += self._settings()
-        for change in changes:
-            if time.perf_counter() > self.end:
-                break
-            self._try(*change)
+        candidates = 0
+        for kind in (self._parts, self._operators, self._settings):
+            changes = list(kind())  # of the best step so far: operators on parts of a batch have other forms
+            candidates += len(changes)
+            for change in changes:
+                if time.perf_counter() > self.end:
+                    break
+                self._try(*change)
         timing = PairedTiming(self.default, self.best)
         kept = timing.ratio(LAST_PAIRS) <= GAIN and timing.is_faster and self.best is not self.default
         default_ms, best_ms = timing.milliseconds
         tuning, tuned_ms = (self.best.tuning, best_ms) if kept else (UNTUNED, default_ms)
         seconds = time.perf_counter() - self.start
-        return TuningResult(tuning, default_ms, tuned_ms, self.tried, len(changes), seconds, self.inexact)
+        return TuningResult(tuning, default_ms, tuned_ms, self.tried, candidates, seconds, self.inexact)
 
     def _try(self, name: str, change: Callable[[Trial], Tuning]) -> None:
         """Time a changed step against the best one, and keep the faster of them."""
@@ -106,13 +110,27 @@ class TuningSearch:
             before, after = timing.milliseconds
             self.report(f"{name}: {before:.3f} -> {after:.3f} ms")
 
+    def _parts(self) -> Iterator[Change]:
+        """Other sizes of the parts in which large batches are computed, and the whole batch."""
+        splits = [node for node in self.default.graph.nodes if isinstance(node.op, SplitBatch)]
+        if "GA" not in self.modes or not splits:
+            return
+        length = splits[0].inputs[0].shape[0]
+        powers = (MIN_IMAGES << power for power in range(length.bit_length()))
+        for images in (*(size for size in powers if size < length), length):
+            yield f"parts of {images} images", partial(_with_settings, images=images)
+
+    def _operators(self) -> Iterator[Change]:
+        for name, forms in self._signatures():
+            yield from self._forms(name, forms)
+
     def _signatures(self) -> list[tuple[str, list[Form]]]:
         """The signatures with several forms, those with the most work first."""
         nodes_of: dict[str, list[Node]] = {}
-        for node in self.graph.nodes:
+        for node in self.best.graph.nodes:
             if ("GA" if node.op.needs is Needs.HALF else "RL") in self.modes:
                 nodes_of.setdefault(signature(node), []).append(node)
-        many = {name: forms for name, nodes in nodes_of.items() if len(forms := forms_of(nodes[0])) > 1}
+        many = {name: forms for name, nodes in nodes_of.items() if len(forms := forms_of(nodes[0], self.device)) > 1}
         return sorted(((n, list(f)) for n, f in many.items()), key=lambda entry: -_work(nodes_of[entry[0]]))
 
     def _forms(self, name: str, forms: Sequence[Form]) -> Iterator[Change]:
@@ -120,6 +138,8 @@ class TuningSearch:
             yield f"{name} as {form}", partial(_with_form, name, form)
 
     def _settings(self) -> Iterator[Change]:
+        if len(self.modes) < 2:
+            return
         if not self.device.threads:
             cores, default = usable_cores(), with_threads(self.device, self.graph).workers
             powers = (1 << power for power in range(cores.bit_length()))

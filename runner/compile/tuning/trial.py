@@ -9,7 +9,7 @@ import numpy as np
 
 from runner.compile.onnx.lower import lower
 from runner.compile.ort.session import Session
-from runner.compile.passes import layout_passes, optimize
+from runner.compile.passes import device_passes, optimize
 from runner.compile.work import with_threads
 from runner.core.graph import Graph
 from runner.core.value import Parameter
@@ -28,13 +28,14 @@ SLOWER = 1.02  # a first few blocks with at least this ratio end the comparison
 class Trial:
     """A training step under a tuning. It uses the current values of the parameters and does not change them.
 
-    `graph` is the graph before the layout pass, `arrays` are its inputs. Raises what compiling and the device raise.
+    `graph` is the graph before the passes of the device, `arrays` are its inputs. Raises what compiling and the device
+    raise.
     """
 
     def __init__(self, graph: Graph, arrays: Sequence[np.ndarray], device: Device, tuning: Tuning) -> None:
         self.tuning = tuning
         device = replace(device, tuning=replace(tuning, spins=SPINS.get(tuning.spins, tuning.spins)))
-        self.graph = optimize(graph, layout_passes(device))
+        self.graph = optimize(graph, device_passes(device))
         model = lower(self.graph).SerializeToString()
         self.session = Session(model, with_threads(device, self.graph), optimize=not self.graph.has_forms)
         self._values = [self.session.put(array) for array in (*arrays, *(p.array for p in graph.parameters))]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from runner.device import WINOGRAD
 from runner.errors import ConfigError
 from runner.observe.profile.settings import operator, options_text, path_in_options, point
 from runner.validation.records import Frozen
@@ -67,6 +68,8 @@ class SessionSettings(Frozen):
 
     `auto_tune_mode` searches for at most `auto_tune_seconds`, in the first start of a training.
     `enable_exception_dump` dumps the operator that failed, or whose results have the first NaN or Inf.
+    `winograd` is whether 3x3 convolutions may multiply transformed tiles where that is faster (both modes on the CPU);
+    rounding errors are then up to 5e-6 of the largest result instead of 2e-6.
     `op_select_implmode` selects how the operators of `optypelist_for_implmode` sum Float16 (null: in Float32).
     `profiling_mode` requests a profile with the words of `profiling_options`; the group `profiling` has more keys.
     """
@@ -75,6 +78,7 @@ class SessionSettings(Frozen):
     loss_scale: float | str | None = key(None, validate=_validate_loss_scale)  # null: dynamic with allow_mix_precision
     auto_tune_mode: str | None = key(None, validate=_validate_tuning)  # "RL", "GA" or "RL,GA"; null: no tuning
     auto_tune_seconds: float = key(600.0, above=0, high=MAX_COUNT)  # time limit of the search
+    winograd: str = key("auto", choices=WINOGRAD, fold=True)  # fewer multiplications in 3x3 convolutions
     graph_run_mode: int = key(1, low=0, high=1, hint="0: online inference, 1: training")  # 1: training, 0: evaluation
     op_debug_level: int = key(0, low=0, high=4, hint=_DEBUG)  # 0 to 4: the files in kernel_meta/
     enable_exception_dump: bool = key(False, validate=switch)  # dump the operands of a failing operator

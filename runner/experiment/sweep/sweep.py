@@ -144,7 +144,8 @@ def _resumed_call(words: dict[str, Any], lines: Sequence[str]) -> CommandLine:
     found = words.get("overrides")
     if not isinstance(found, list) or not all(isinstance(line, str) for line in found):
         raise ConfigError("the journal has no command line", value=found)
-    typed = [line for line in lines if line not in found]
+    effective = {key_of(line): line for line in found}  # the last line of a key counts
+    typed = [line for line in lines if effective.get(key_of(line)) != line]
     for line in typed:
         if not key_of(line).startswith(MAY_CHANGE):
             allowed = "hydra/launcher, hydra.launcher.*, hydra.sweeper.n_trials, sweep.*, and overrides that it has"

@@ -2,8 +2,8 @@
 
 import json
 import re
-from collections.abc import Mapping
-from itertools import chain, repeat
+from collections.abc import Mapping, Sequence
+from itertools import chain, count, repeat
 from typing import Any
 
 import numpy as np
@@ -48,21 +48,33 @@ def _subgraph(
     """A graph, and after it those of its branches and loops; `references` has the names of its inputs."""
     known: dict[Value, str] = dict(references)
     known.update((symbol, constant_text(symbol.name, array)) for symbol, array in graph.constants.items())
+    numbers = _numbers((*graph.nodes, *graph.effects))
     inner: list[Subgraph] = []
     for node in graph.nodes:  # effects have no results
         for part in node.op.graphs:
             given: dict[Value, str] = {x: parameter_reference(k, x.name) for k, x in enumerate(part.inputs, 1)}
             inner += _subgraph(part, number, tuple(given.values()), given)
-        known.update(zip(node.outputs, result_references(node.number, len(node.outputs)), strict=True))
+        known.update(zip(node.outputs, result_references(numbers[node], len(node.outputs)), strict=True))
     entry = Subgraph(
         f"{graph.name}.{number}",
         parameters,
-        tuple([_operation(node, known, number) for node in (*graph.nodes, *graph.effects)]),
+        tuple([_operation(node, known, number, numbers[node]) for node in (*graph.nodes, *graph.effects)]),
         tuple([(known[graph.parameters[p]], known[s]) for p, s in graph.updates.items()]),
         tuple([known[s] for s in graph.outputs]),
         tuple([s.type for s in graph.outputs]),
     )
     return [entry, *inner]
+
+
+def _numbers(nodes: Sequence[Node]) -> dict[Node, int]:
+    """The number of each node, and another one for nodes that a pass has put beside it with the same number."""
+    free = count(max((node.number for node in nodes), default=0) + 1)
+    taken: set[int] = set()
+    numbers: dict[Node, int] = {}
+    for node in nodes:
+        numbers[node] = next(free) if node.number in taken else node.number
+        taken.add(node.number)
+    return numbers
 
 
 def constant_text(name: str, array: np.ndarray) -> str:
@@ -120,11 +132,11 @@ def device_type(type: TensorType, layout: Layout = PLAIN) -> DeviceType:
     return DeviceType(type.dtype, name, physical_shape(type.shape, layout))
 
 
-def _operation(node: Node, references: Mapping[Value, str], number: int) -> Operation:
+def _operation(node: Node, references: Mapping[Value, str], number: int, own: int) -> Operation:
     inner = {graph.name: f"@{graph.name}.{number}" for graph in node.op.graphs}
     return Operation(
-        node.number,
-        f"[CNode]{node.number}",
+        own,
+        f"[CNode]{own}",
         node.op.name,
         tuple([references[x] for x in node.inputs]),
         instance_name(node.scope),

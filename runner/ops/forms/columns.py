@@ -63,9 +63,12 @@ def columns(b: Builder, x: str, windows: Windows, shape: Shape) -> str:
     return b.reshape(gathered, (shape[1] * kernel, out * shape[0]))
 
 
-def tiles(windows: Windows) -> Windows:
-    """Windows that each cover 2x2 neighbouring windows."""
-    return replace(windows, kernel=(windows.kernel[0] + 1, windows.kernel[1] + 1), strides=(2, 2))
+def tiles(windows: Windows, size: int = 2) -> Windows:
+    """Windows that each cover size x size neighbouring windows; the last ones may reach beyond them, into padding."""
+    (height, width), (top, bottom, left, right) = windows.kernel, windows.pads
+    down, across = (-n % size for n in windows.out)
+    kernel, pads = (height + size - 1, width + size - 1), (top, bottom + down, left, right + across)
+    return replace(windows, kernel=kernel, strides=(size, size), pads=pads)
 
 
 def corners(kernel: tuple[int, int]) -> np.ndarray:

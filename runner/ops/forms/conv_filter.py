@@ -9,6 +9,7 @@ import numpy as np
 
 from runner.core.lowering import FUSED, LAST, TILED, Builder, Form
 from runner.ops.conv_geometry import Convolution
+from runner.ops.forms import winograd
 from runner.ops.forms.columns import (
     WHOLE_BYTES,
     as_rows,
@@ -21,6 +22,7 @@ from runner.ops.forms.columns import (
     tiles,
 )
 from runner.ops.forms.conv_forward import tiling_pays_off
+from runner.ops.forms.winograd import FILTER_CHANNELS, with_winograd
 from runner.types import TensorType
 
 
@@ -36,7 +38,8 @@ def forms(op: Convolution, x: TensorType) -> tuple[Form, ...]:
     if op.group > 1:
         return (form(grouped),)
     whole = column_bytes(windows, x.shape, x.dtype.size) <= WHOLE_BYTES
-    best = (form(gathered), form(by_taps)) if whole else (form(by_taps), form(gathered))
+    direct = (form(gathered), form(by_taps)) if whole else (form(by_taps), form(gathered))
+    best = with_winograd(direct, winograd.filter_gradient, op, windows, x.shape, FILTER_CHANNELS)
     if not tiling_pays_off(op, x):
         return best
     # If dout is available in both layouts, its tiles fit the columns that the convolution has gathered.

@@ -6,7 +6,9 @@ from functools import partial
 
 from runner.core.lowering import LAST, TILED, Builder, Form
 from runner.ops.conv_geometry import Convolution
+from runner.ops.forms import winograd
 from runner.ops.forms.columns import SHARED_BYTES, as_image, column_bytes, columns, corners, dilated, thinned, tiles
+from runner.ops.forms.winograd import with_winograd
 from runner.types import TensorType
 
 FEW_CHANNELS, LARGE_FILTER = 16, 4
@@ -26,7 +28,9 @@ def forms(op: Convolution, x: TensorType) -> tuple[Form, ...]:
     # Small columns are gathered once, for the gradient of the filter too.
     shared = op.group == 1 and column_bytes(windows, x.shape, x.dtype.size) <= SHARED_BYTES
     best = (form(gathered), form(convolved)) if shared else (form(convolved), form(gathered))
-    return (*best, Form("tiled", partial(tiled, op), (LAST,), (TILED,))) if tiling_pays_off(op, x) else best
+    if tiling_pays_off(op, x):
+        return *best, Form("tiled", partial(tiled, op), (LAST,), (TILED,))
+    return with_winograd(best, winograd.forward, op, windows, x.shape)
 
 
 def tiling_pays_off(op: Convolution, x: TensorType) -> bool:

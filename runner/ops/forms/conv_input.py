@@ -12,7 +12,9 @@ import numpy as np
 
 from runner.core.lowering import LAST, Builder, Form
 from runner.ops.conv_geometry import Convolution
+from runner.ops.forms import winograd
 from runner.ops.forms.columns import as_image, as_rows, cropped, dilated
+from runner.ops.forms.winograd import with_winograd
 from runner.ops.window import Windows
 from runner.types import Shape
 from runner.validation.records import Frozen
@@ -47,7 +49,8 @@ def forms(op: Convolution, input_size: Shape) -> tuple[Form, ...]:
     if op.group > 1 or reverse is None:
         return (form(transposed),)
     both = form(turned, reverse), form(transposed)
-    return both if input_size[1] in FLIPPED_CHANNELS else both[::-1]
+    best = both if input_size[1] in FLIPPED_CHANNELS else both[::-1]
+    return with_winograd(best, winograd.input_gradient, op, reverse, input_size)
 
 
 def pointwise(op: Convolution, input_size: Shape, b: Builder, dout: str, w: str) -> str:

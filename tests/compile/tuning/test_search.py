@@ -1,6 +1,7 @@
 """The search for the fastest step: what it may choose from, whom it believes, and when it ends. Times are planted."""
 
 import itertools
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -9,6 +10,7 @@ from training_steps import Batch, lenet, resnet, training_step
 
 from runner import nn
 from runner.compile.passes import PASSES, optimize
+from runner.compile.passes.in_parts import in_parts
 from runner.compile.passes.layout import forms_of, signature
 from runner.compile.tuning import search, trial
 from runner.compile.tuning.search import TuningResult, TuningSearch
@@ -20,6 +22,7 @@ from runner.device import UNTUNED, Device, Tuning
 from runner.host import seed
 from runner.types import TensorType
 
+IN_PARTS = sys.modules[in_parts.__module__]
 ALONE = Device(threads=1)
 USUAL = 10.0  # planted seconds
 
@@ -44,7 +47,7 @@ def small_step() -> tuple[Graph, Batch]:
 
 
 def sites(graph: Graph) -> dict[str, list[str]]:
-    return {signature(node): list(map(str, forms_of(node))) for node in graph.nodes}
+    return {signature(node): list(map(str, forms_of(node, Device()))) for node in graph.nodes}
 
 
 @pytest.mark.parametrize("make", [lenet, resnet])
@@ -141,6 +144,23 @@ def test_both_ways_also_try_settings(small_step, monkeypatch):
     Planted(monkeypatch, lambda tuning: USUAL - (tuning.threads == 2) - (tuning.spins == "never"))
     assert searched(graph, arrays, "RL", "GA", device=Device()).tuning == Tuning(threads=2, spins="never")
     assert searched(graph, arrays, "RL", "GA").tuning == Tuning(spins="never")  # the user chose the threads
+
+
+def test_sizes_of_parts_are_tried_where_a_batch_has_parts(small_step, monkeypatch):
+    graph, arrays = step(lenet, 16)
+    monkeypatch.setattr(IN_PARTS, "CACHE_BYTES", 1 << 18)
+    monkeypatch.setattr(IN_PARTS, "LARGE_BYTES", 1 << 16)
+    monkeypatch.setattr(IN_PARTS, "MIN_IMAGES", 4)
+    monkeypatch.setattr(search, "MIN_IMAGES", 4)
+    planted = Planted(monkeypatch, lambda tuning: USUAL - 2 * (tuning.images == 8) - bool(tuning.forms))
+    assert Trial(graph, arrays, ALONE, UNTUNED).graph.nodes != graph.nodes
+    found = searched(graph, arrays, "GA", limit=60.0)
+    assert found.tuning.images == 8
+    assert len(found.tuning.forms) == 1  # of an operator on 8 images
+    assert {tuning.images for tuning in planted.asked} == {0, 4, 8, 16}
+    planted.asked.clear()
+    searched(*small_step, "GA")
+    assert {tuning.images for tuning in planted.asked} == {0}
 
 
 def test_what_only_seemed_faster_is_given_up(small_step, monkeypatch):

@@ -1,0 +1,37 @@
+"""Elementwise passes over large arrays in blocks, which threads compute."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from runner.host.threads import in_order
+
+DIVIDED = 1 << 18  # elements; smaller arrays stay in the caches as they are
+BLOCK = 1 << 16  # elements
+ELEMENT_FLOPS = 25  # an element takes as long as so many operations of a matrix product: it waits for memory
+
+
+def in_blocks(function: Callable[..., object], *arrays: np.ndarray) -> None:
+    """Call `function` with the same block of each array, in any thread; it reads some and writes into others.
+
+    The arrays have one shape. The function is elementwise: how they are divided changes no bit. Arrays whose elements
+    are not in one order in memory are passed whole.
+    """
+    size = arrays[0].size
+    flat = _flattened(arrays) if size > DIVIDED else None
+    if flat is None:
+        function(*arrays)
+        return
+    blocks = [slice(start, start + BLOCK) for start in range(0, size, BLOCK)]
+    for _ in in_order(lambda block: function(*[x[block] for x in flat]), blocks, ELEMENT_FLOPS * size):
+        pass  # each writes into its arrays
+
+
+def _flattened(arrays: tuple[np.ndarray, ...]) -> list[np.ndarray] | None:
+    """Views with one axis, of which equal positions belong to equal elements; None where there are none."""
+    first = arrays[0]
+    order = sorted(range(first.ndim), key=lambda axis: -first.strides[axis])
+    views = [x.transpose(order) for x in arrays]
+    if not all(view.flags.c_contiguous for view in views):
+        return None
+    return [view.reshape(-1) for view in views]

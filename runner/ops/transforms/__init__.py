@@ -1,0 +1,1 @@
+"""Transforms that save multiplications: numbers for kernels in numpy and for lowerings alike."""

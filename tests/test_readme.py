@@ -1,0 +1,96 @@
+"""The README as a new user reads it: its commands run from top to bottom and print what is shown."""
+
+import re
+import subprocess
+from dataclasses import dataclass
+
+import pytest
+from patience import PATIENCE
+from shown import ROOT, Shown, blocks, commands, environment, is_shown
+
+README = (ROOT / "README.md").read_text()
+END = "the command has ended"
+UNTRIED = "python3 -m venv"  # tests of the wheel install it
+CODES = {"runner compare": 6}
+
+
+def in_order() -> list[Shown]:
+    """All commands that can be tried; the comparison at the top is that of runs which are made further down."""
+    first, *others = commands(README)
+    return [x for x in (*others, first) if not x.command.startswith(UNTRIED)]
+
+
+@dataclass
+class Done:
+    code: int
+    output: str
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory) -> dict[str, Done]:
+    """What each command printed. All of them share one folder and one shell, as those of a reader do."""
+    place, commands_place = tmp_path_factory.mktemp("readme"), tmp_path_factory.mktemp("bin")
+    (name,) = re.findall(r"^Save this as `(.+?)`", README, re.MULTILINE)
+    (code,) = [code for language, _, code in blocks(README) if language == "python"]
+    (place / name).write_text(code)
+    lines = [f"{shown.command}\necho '{END}' $?" for shown in in_order()]
+    words = ["bash", "-c", "set -u\n" + "\n".join(lines)]
+    process = subprocess.run(
+        words, cwd=place, env=environment(commands_place), capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert "Traceback" not in process.stderr
+    parts = re.split(rf"^{END} (\d+)\n", process.stdout, flags=re.MULTILINE)
+    assert len(parts) == 2 * len(lines) + 1, process.stderr
+    ends = zip(parts[0::2], parts[1::2], strict=False)
+    return {shown.command: Done(int(code), text) for shown, (text, code) in zip(in_order(), ends, strict=True)}
+
+
+@pytest.mark.parametrize("shown", in_order(), ids=[x.command for x in in_order()])
+def test_a_command(done, shown):
+    real = done[shown.command]
+    assert real.code == next((code for words, code in CODES.items() if shown.command.startswith(words)), 0), real.output
+    assert shown.output is None or is_shown(shown.output, real.output), real.output
+
+
+def test_the_numbers_that_matter(done):
+    """Numbers are masked, but these are promises."""
+    said = {command: real.output for command, real in done.items()}
+    accuracy = {x: float(found[1]) for x in said if (found := re.search(r"^accuracy (\S+),", said[x], re.MULTILINE))}
+    assert accuracy["runner +experiment=lenet hydra.run.dir=outputs/first"] >= 0.97
+    assert accuracy["runner --code rings.py network=attention dataset=rings optimizer=adam epochs=40"] >= 0.99
+
+
+def test_its_length():
+    """Own network and data in 25 lines, a terminal of ten."""
+    lines = {language: code.splitlines() for language, _, code in reversed(blocks(README))}
+    assert len(lines["python"]) == 25
+    assert len(lines["console"]) == 10
+    assert len(README.splitlines()) <= 160
+
+
+def test_mindspore_is_explained_where_it_is_first_named():
+    sentence = re.search(r"[^.;]*\bMindSpore\b.*?[.;]\s", README.replace("1.2", "1·2"))[0]
+    assert "Huawei's framework for deep learning" in sentence
+
+
+@pytest.mark.parametrize(
+    ("shown", "output", "same"),
+    [
+        (["a 1.5 b"], "a 2e-05  b \n", True),
+        (["a 1.5 b"], "a b\n", False),
+        (["a", "...", "b"], "a\nx\ny\nb\n", True),
+        (["a", "...", "b"], "a\nb\n", True),
+        (["a", "b"], "a\nx\nb\n", False),
+        (["a"], "a\nb\n", False),
+        (["  source /home/me/rings.py(17)"], "  source   /tmp/x-1/rings.py(9)\n", True),
+        (["loss 0.25"], "less 0.25\n", False),
+        (["outputs/2026-11-23/12-09-04"], "outputs/2027-01-03/02-39-34\n", True),
+    ],
+)
+def test_what_counts_as_the_same_output(shown, output, same):
+    assert is_shown(shown, output) == same
+
+
+def test_outputs_belong_to_the_command_before_them():
+    text = "```sh\na\nb\n```\n\n```text\n1\n```\n\n```console\n$ c\n2\n3\n$ d\n```\n"
+    assert list(commands(text)) == [Shown("a"), Shown("b", ["1"]), Shown("c", ["2", "3"]), Shown("d")]
