@@ -76,9 +76,8 @@ class MaxPoolGrad(Pooling):
     gradient_of: ClassVar = "MaxPool"
 
     def infer(self, x: TensorType, out: TensorType, dout: TensorType) -> TensorType:
-        require(
-            self.pooled(x) == out == dout, "out and dout must have the type of the pooled x", x=x, out=out, dout=dout
-        )
+        fits = self.pooled(x) == out == dout
+        require(fits, "out and dout must have the type of the pooled x", x=x, out=out, dout=dout)
         return x
 
     def kernel(self, x: np.ndarray, out: np.ndarray, dout: np.ndarray) -> np.ndarray:
