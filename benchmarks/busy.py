@@ -42,7 +42,7 @@ def hogs(count: int) -> Iterator[None]:
 def share(count: int) -> float:
     """The part of a core that a process with one thread gets beside `count` hogs."""
     lines = "import time", "start, used = time.perf_counter(), time.process_time()"
-    loop = "while time.perf_counter() < start + 2: pass"
+    loop = "while time.perf_counter() < start + 1: pass"
     result = "print((time.process_time() - used) / (time.perf_counter() - start))"
     with hogs(count):
         done = subprocess.run(

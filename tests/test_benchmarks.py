@@ -103,6 +103,7 @@ def test_a_step_on_a_card(load, monkeypatch, capsys, sink):
 @pytest.mark.parametrize(
     ("script", "words", "count"),
     [
+        ("busy.py", ("--repeats", "1", "--hogs", "0", "--", "max_steps=1", "eval.every=never"), 1),
         ("data.py", ("--steps", "1"), 6),
         ("growth.py", ("--curves", "batch", "--budget", "1e-6"), 7),
         ("interpreter.py", ("--repeats", "1"), 1),
