@@ -89,10 +89,10 @@ class MaxPoolGrad(Pooling):
         step = max(1, BLOCK_BYTES // padded[0].nbytes)
         blocks = [slice(start, start + step) for start in range(0, len(padded), step)]
 
-        def distribute(part: slice) -> None:
-            _distribute(windows, padded[part], largest[part], douts[part], image[part])
-
-        for _ in in_order(distribute, blocks, ELEMENT_FLOPS * padded.size):
+        arrays = padded, largest, douts, image
+        for _ in in_order(
+            lambda part: _distribute(windows, *[x[part] for x in arrays]), blocks, ELEMENT_FLOPS * x.size
+        ):
             pass  # each writes into the image
         return batch_first(windows.crop(image))
 
@@ -146,8 +146,7 @@ def _distribute(windows: Windows, padded: np.ndarray, out: np.ndarray, dout: np.
         part *= rest
         rest -= part
         write[:, i, j] = part if windows.tiles else write[:, i, j] + part
-    i, j = last
-    write[:, i, j] = rest if windows.tiles else write[:, i, j] + rest
+    write[:, *last] = rest if windows.tiles else write[:, *last] + rest
 
 
 def _masked_gradient(windows: Windows, padded: np.ndarray, out: np.ndarray, dout: np.ndarray) -> np.ndarray:
