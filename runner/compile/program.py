@@ -79,7 +79,7 @@ class Executable:
         Raises what the device and the effects raise.
         """
         put, fetch = self.session.put, self.session.fetch
-        values = [put(operand) if isinstance(operand, np.ndarray) else operand for operand in operands]
+        values = [put(operand) if isinstance(operand, np.ndarray | np.generic) else operand for operand in operands]
         for parameter in self._parameters:
             if parameter.resident is None:
                 parameter.resident = put(parameter.array)

@@ -140,7 +140,7 @@ def test_the_report_ranks_by_an_own_metric_without_its_code(place, capsys):
     forget()
     assert cli.run_command("report", ["runs"]) == 0
     text = Path("runs/report.html").read_text()
-    assert f"<dt>best named_metric</dt><dd>{max(shares):.4g}</dd>" in text
+    assert f"<dt>best named_metric</dt><dd>{max(shares):.4f}</dd>" in text
 
 
 def test_the_summary_of_a_script_has_its_own_metrics(place):
