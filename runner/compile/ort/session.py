@@ -73,7 +73,7 @@ class Session:
         self._memory = _HostMemory(session) if on_host else _DeviceMemory(session, device)
         self.end_profile: Callable[[], str] = session.end_profiling  # returns the name of the file
 
-    def put(self, array: np.ndarray) -> Value:
+    def put(self, array: np.ndarray | np.generic) -> Value:
         """Move an array to the device. On the CPU it is shared, not copied: it must not change while it is in use."""
         return self._memory.put(array)
 
@@ -141,7 +141,7 @@ class _HostMemory:
         self._inputs = [node.name for node in session.get_inputs()]
         self._outputs = [node.name for node in session.get_outputs()]
 
-    def put(self, array: np.ndarray) -> Value:
+    def put(self, array: np.ndarray | np.generic) -> Value:
         return np.asarray(array, order="C")
 
     def fetch(self, value: Value) -> np.ndarray:
@@ -162,7 +162,7 @@ class _DeviceMemory(_HostMemory):
         super().__init__(session)
         self._location = device.backend.memory, device.id
 
-    def put(self, array: np.ndarray) -> Value:
+    def put(self, array: np.ndarray | np.generic) -> Value:
         return _runtime()[0].OrtValue.ortvalue_from_numpy(np.asarray(array, order="C"), *self._location)
 
     def fetch(self, value: Any) -> np.ndarray:
