@@ -28,6 +28,7 @@ LENET = (
 RANKS = ("parallel=data_parallel", "parallel.gradients_mean=true", "dataset_sink_mode=false")
 DEFECT = r"TrainingError: ZeroDivisionError: a defect\n  at +\S+rank_start.py:\d+ in fail.*\n"
 RUNNER = (sys.executable, "-m", "runner")
+ABORTED = (1, 1 | signal.SIGKILL)  # mpirun combines our code with the signal by which it ended the other process
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +140,7 @@ def test_a_rank_that_does_not_answer(place):
     folder = place / "silent"
     words = [*LENET, *RANKS, "parallel.timeout_seconds=3", f"hydra.run.dir={folder}"]
     code, _, err = mpirun(2, HERE / "rank_start.py", "stop", *words)
-    assert code == 1
+    assert code in ABORTED
     assert err.count("TrainingError: ranks do not answer") == 1
     assert re.search(r"\n  missing +1 of 2 on \S+\n  waited +3 seconds\n  key +parallel.timeout_seconds\n", err)
     assert error_of(folder)[0] == 1
@@ -149,7 +150,7 @@ def test_a_process_that_does_not_start(place, trained):
     before = content(trained)
     words = [*RUNNER, "resume", str(trained), "epochs=2", "parallel.timeout_seconds=3"]
     code, _, err = finished(start_each(["-n", "1", *words], ["-n", "1", "sleep", "1000000"]))
-    assert code == 1
+    assert code in ABORTED
     assert re.search(r"TrainingError: not all processes of mpirun have started\n  rank +0 of 2\n  host +\S+\n", err)
     assert content(trained) == before
 
