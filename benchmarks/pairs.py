@@ -5,8 +5,9 @@
 
 What follows `--` are the arguments of benchmarks/one_step.py. Both checkouts hold a process with a warm network; they
 run a block of steps in turn, and the one that waits is stopped, so that its threads cannot spin. A ratio compares the
-medians of `--rounds` blocks; every other pair of `--processes` has its memory elsewhere, which alone can change a step
-by some per cent. Prints one JSON object per line: the pair, and at the end the median of the ratios.
+medians of `--rounds` blocks. Of two processes with the same code the one that started first can be slower or faster by
+4%, so in every other pair of `--processes`, an even number, the other checkout starts first. Prints one JSON object per
+line: the pair, and at the end the median of the ratios.
 """
 
 import argparse
@@ -59,11 +60,13 @@ class Contender:
         return line
 
 
-def pair(o: argparse.Namespace) -> dict[str, float]:
-    """One process of each checkout, and the ratio of their medians."""
+def pair(o: argparse.Namespace, first: int) -> dict[str, float]:
+    """One process of each checkout, of which `first` starts first, and the ratio of their medians."""
     times: tuple[list[float], list[float]] = ([], [])
     with ExitStack() as stack:
-        both = [stack.enter_context(closing(Contender(checkout, o.words))) for checkout in (o.before, o.after)]
+        both: dict[int, Contender] = {}
+        for number in (first, 1 - first):
+            both[number] = stack.enter_context(closing(Contender((o.before, o.after)[number], o.words)))
         for turn in range(o.rounds):
             for number in (0, 1) if turn % 2 else (1, 0):
                 times[number].append(both[number].block(o.steps))
@@ -76,14 +79,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("before", type=Path, help="the checkout that is compared with")
     parser.add_argument("after", type=Path, help="the checkout that may be slower")
-    parser.add_argument("--processes", type=int, default=3, help="pairs of processes")
+    parser.add_argument("--processes", type=int, default=4, help="pairs of processes")
     parser.add_argument("--rounds", type=int, default=20, help="blocks of each process")
     parser.add_argument("--steps", type=int, default=1, help="steps of a block")
     parser.add_argument("words", nargs="+", metavar="ARGUMENT", help="of benchmarks/one_step.py, after --")
     o = parser.parse_args()
     ratios = []
-    for _ in range(o.processes):
-        row = pair(o)
+    for number in range(o.processes):
+        row = pair(o, number % 2)
         ratios.append(row["ratio"])
         print(json.dumps(row), flush=True)
     print(json.dumps({"step": " ".join(o.words), "ratio": statistics.median(ratios), "of_each_pair": sorted(ratios)}))

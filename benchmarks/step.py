@@ -31,11 +31,12 @@ from peers.timing import DEVICES, MORE_NETS, NETS
 HERE = Path(__file__).resolve().parent
 PEERS = {
     "torch": "torch_eager.py",
+    "torch.compiler": "torch_compile.py",
     "jax": "jax_jit.py",
     "mindspore": "mindspore_graph.py",
     "onnxruntime.training": "ort_training.py",
 }
-GPU_PEERS = ("torch",)
+GPU_PEERS = "torch", "torch.compiler"
 THREAD_COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 SETTING = ("net", "batch", "threads")
 

@@ -254,14 +254,18 @@ def test_another_network_is_not_compared(load):
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["--peer-python", "tensorflow=/python"], 2, "'tensorflow=/python' is not PEER=PATH with a peer of torch, jax"),
+        (["--peer-python", "tensorflow=/python"], 2, "'tensorflow=/python' is not PEER=PATH with a peer of torch"),
         (["--peer-python", "torch"], 2, "'torch' is not PEER=PATH"),
         (["--sink", "-1"], 2, "'-1' is not a whole number from 0 on"),
         (["--threads", "0"], 2, "'0' is not a whole number from 1 on"),
         (["mobilenet_v2"], 2, "mobilenet_v2 needs --onnx, the folder that peers/torch_onnx.py has written"),
         (["--peer", "onnxruntime.training"], 2, "onnxruntime.training needs --onnx"),
         (["--device", "gpu", "--mode", "pynative"], 2, "pynative does not compute on the gpu here"),
-        (["--device", "gpu", "--peer", "jax"], 2, "jax does not compute on the gpu here: graph mode and torch do"),
+        (
+            ["--device", "gpu", "--peer", "jax"],
+            2,
+            "jax does not compute on the gpu here: graph mode and torch",
+        ),
         (["--tf32"], 2, "--tf32 needs --device gpu"),
         (["--peer", "jax", "--peer-python", "jax=/no/python"], 1, "jax=/no/python: No such file or directory"),
     ],

@@ -7,6 +7,8 @@
 Prints one JSON object.
 """
 
+from collections.abc import Callable
+
 import torch
 from timing import (
     BLOCKS,
@@ -111,9 +113,9 @@ def network_of(net: str) -> nn.Module:
     return MobileNetV2() if net == "mobilenet_v2" else LeNet5()
 
 
-def main() -> None:
-    """Command line."""
-    o = parsed(arguments(__doc__, MORE_NETS, DEVICES))
+def measure(peer: str, description: str, prepare: Callable[[nn.Module], nn.Module]) -> None:
+    """Command line: the steps of a network that `prepare` has prepared."""
+    o = parsed(arguments(description, MORE_NETS, DEVICES))
     torch.set_num_threads(o.threads)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = o.tf32
     place = "cuda" if o.device == "gpu" else "cpu"
@@ -122,20 +124,21 @@ def main() -> None:
     count = rows_of(o.net, o.batch)
     images, labels, order = torch.randn(count, *shape_of(o.net)), torch.randint(0, 10, (count,)), torch.randperm(count)
     images, labels, order = images.to(place), labels.to(place), order.to(place)
+    predict = prepare(network)
 
     def run(steps: int) -> float:
         for i in range(steps):
             start = first_row(i, o.net, o.batch)
             rows = order[start : start + o.batch]
             optimizer.zero_grad(set_to_none=True)
-            loss = functional.cross_entropy(network(images[rows]), labels[rows])
+            loss = functional.cross_entropy(predict(images[rows]), labels[rows])
             loss.backward()
             optimizer.step()
         return loss.item()
 
     parameters = sum(p.numel() for p in network.parameters())
-    report("torch", o, version=torch.__version__, parameters=parameters, **timed(run, o.steps))
+    report(peer, o, version=torch.__version__, parameters=parameters, **timed(run, o.steps))
 
 
 if __name__ == "__main__":
-    main()
+    measure("torch", __doc__, lambda network: network)

@@ -7,7 +7,7 @@ threads, so neither do the results.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,7 +19,8 @@ import numpy as np
 T = TypeVar("T")
 R = TypeVar("R")
 
-THREADED_FLOPS = 50_000_000  # about a millisecond on one core; to hand a part to a thread takes 0.05 ms
+THREADED_FLOPS = 25_000_000  # about half a millisecond on one core
+TASK_FLOPS = 20_000_000  # of what a thread receives at once, since to hand it over takes 0.05 ms
 
 
 class Workers(NamedTuple):
@@ -56,22 +57,23 @@ def in_order(function: Callable[[T], R], parts: Sequence[T], flops: int) -> Iter
     workers = _WORKERS.get()
     if workers is None or workers.threads == 1 or len(parts) == 1 or flops < THREADED_FLOPS:
         return map(function, parts)
-    return _ahead(workers, function, parts)
+    count = min(-(-len(parts) * TASK_FLOPS // flops), -(-len(parts) // workers.threads))
+    return _ahead(workers, function, [parts[start : start + count] for start in range(0, len(parts), count)])
 
 
-def _ahead(workers: Workers, function: Callable[[T], R], parts: Iterable[T]) -> Iterator[R]:
-    left, limit = iter(parts), 2 * workers.threads  # results in memory
-    ahead: deque[Future[R]] = deque(workers.pool.submit(_quietly, function, part) for part in islice(left, limit))
+def _ahead(workers: Workers, function: Callable[[T], R], tasks: Sequence[Sequence[T]]) -> Iterator[R]:
+    left, limit = iter(tasks), 2 * workers.threads  # results in memory
+    ahead: deque[Future[list[R]]] = deque(workers.pool.submit(_quietly, function, task) for task in islice(left, limit))
     try:
         while ahead:
-            yield ahead.popleft().result()
-            ahead.extend(workers.pool.submit(_quietly, function, part) for part in islice(left, 1))
+            yield from ahead.popleft().result()
+            ahead.extend(workers.pool.submit(_quietly, function, task) for task in islice(left, 1))
     finally:
         for future in ahead:
             future.cancel()
 
 
-def _quietly(function: Callable[[T], R], part: T) -> R:
+def _quietly(function: Callable[[T], R], parts: Sequence[T]) -> list[R]:
     """Numbers may overflow, as in the thread that executes the step: numpy's setting is one of a thread."""
     with np.errstate(all="ignore"):
-        return function(part)
+        return [function(part) for part in parts]

@@ -7,7 +7,7 @@ import numpy as np
 from runner.host.threads import in_order
 
 DIVIDED = 1 << 18  # elements; smaller arrays stay in the caches as they are
-BLOCK = 1 << 16  # elements
+BLOCK = 1 << 17  # elements
 ELEMENT_FLOPS = 25  # an element takes as long as so many operations of a matrix product: it waits for memory
 
 

@@ -17,8 +17,8 @@ from runner.core.rewrites import BatchRule
 from runner.core.value import OPERATORS, Symbol, Value
 from runner.device import UNTUNED, Tuning
 
-CACHE_BYTES = 4 << 20  # of operands and results of one operator; 64 images of LeNet-5 have 3 MiB, as fast as 32
-LARGE_BYTES = CACHE_BYTES // 4  # of an operator that is split when others do not fit the cache
+CACHE_BYTES = 2 << 20  # of operands and results of one operator: 32 images of LeNet-5, 0.93 of the time with 64
+LARGE_BYTES = 1 << 20  # of an operator that is split when others do not fit the cache
 MIN_IMAGES = 32  # in a part: rows of 128 bytes in batch-last layout
 PROFIT = 2  # bytes of values that remain in parts, for each byte that is copied because it is split or joined
 
