@@ -13,7 +13,7 @@ from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import Value
 from runner.ops.array import require
 from runner.ops.elementwise import Unary, UnaryGrad
-from runner.ops.elementwise_blocks import in_blocks
+from runner.ops.elementwise_blocks import computed_in_blocks, in_blocks
 from runner.ops.reduce import ReduceSum
 from runner.types import TensorType
 
@@ -30,7 +30,8 @@ class ReLU(Unary):
     never_decreases: ClassVar = True
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
-        return np.asarray(np.maximum(x, x.dtype.type(0)))  # in NumPy 1, a scalar and a Python 0 give a Float64
+        zero = x.dtype.type(0)  # in NumPy 1, a scalar and a Python 0 give a Float64
+        return computed_in_blocks(lambda x, **out: np.maximum(x, zero, **out), x)
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (ReluGrad()(douts[0], outputs[0]),)

@@ -14,7 +14,7 @@ from runner import dtype as dt
 from runner.core.lowering import Builder, Form
 from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import Value
-from runner.host.threads import in_order
+from runner.host.threads import block_length, in_order
 from runner.ops.array import require, require_nchw
 from runner.ops.conv import Conv2D
 from runner.ops.elementwise_blocks import ELEMENT_FLOPS
@@ -216,17 +216,17 @@ def from_channel_rows(rows: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 def cache_blocks(rows: np.ndarray) -> list[slice]:
     """Blocks of rows that are small enough to stay in the cache between passes."""
-    step = max(1, BLOCK // rows[0].nbytes)
+    step = max(1, block_length(BLOCK) // rows[0].nbytes)
     return [slice(start, start + step) for start in range(0, len(rows), step)]
 
 
 def row_sums(rows: np.ndarray) -> np.ndarray:
-    """Sum of each row, by a matrix product, which is five times faster than numpy's sum."""
-    return rows @ np.ones(rows.shape[1], rows.dtype)
+    """Sum of each row, by a scalar product, which is five times faster than numpy's sum."""
+    return row_dots(rows, np.broadcast_to(np.ones(rows.shape[1], rows.dtype), rows.shape))
 
 
 def row_dots(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Scalar product of each pair of rows."""
+    """Scalar product of each pair of rows: the bits of one do not depend on the others."""
     result: np.ndarray = a[:, None, :] @ b[:, :, None]
     return result[:, 0, 0]
 

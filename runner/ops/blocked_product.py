@@ -4,20 +4,20 @@ import numpy as np
 
 from runner.host.threads import in_order
 
-BLOCK_FLOPS = 10_000_000  # large enough that packing the other operand costs little
+BLOCK_FLOPS = 250_000_000  # large enough that packing the other operand costs little
 UNPACKED = 1_000_000  # rows * inner * columns up to which OpenBLAS reads matrices where they are
 LEAST_COLUMNS, LEAST_TERMS = 256, 1024  # of a part; shorter ones take longer than packing
 
 
-def blocked_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """(M, K) times (K, N); large products in blocks of rows or columns of the result."""
+def blocked_product(a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    """(M, K) times (K, N), into `out` if it is given; large products in blocks of rows or columns of the result."""
     (rows, inner), columns = a.shape, b.shape[1]
     flops = 2 * rows * inner * columns
     longer = max(rows, columns)
-    size = max(64, -(-longer * BLOCK_FLOPS // max(flops, 1)))
+    size = max(64, -(-longer // max(flops // BLOCK_FLOPS, 1)))
     if size >= longer:
-        return np.asarray(a @ b)
-    result = np.empty((rows, columns), np.result_type(a, b))
+        return np.matmul(a, b, out=out)
+    result = np.empty((rows, columns), np.result_type(a, b)) if out is None else out
     blocks = [slice(start, start + size) for start in range(0, longer, size)]
     if rows >= columns:
         parts = in_order(lambda block: np.matmul(a[block], b, out=result[block]), blocks, flops)
@@ -35,6 +35,8 @@ def unpacked_product(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarra
     that threads seldom meet at the interpreter's lock.
     """
     step, equal = _unpacked_step(a.size, b.shape[1], LEAST_COLUMNS)
+    if step >= b.shape[1]:
+        return blocked_product(a, b, out)
     np.matmul(a, _stacked(b[:, :equal], step), out=_stacked(out[:, :equal], step))
     if equal < b.shape[1]:
         np.matmul(a, b[:, equal:], out=out[:, equal:])
@@ -48,9 +50,9 @@ def unpacked_sum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """
     if len(a) < len(b):
         return unpacked_sum(b, a).T
-    if a.size * len(b) <= UNPACKED:
-        return np.asarray(a @ b.T)
     step, equal = _unpacked_step(len(a) * len(b), a.shape[1], LEAST_TERMS)
+    if step >= a.shape[1]:
+        return blocked_product(a, b.T)
     total = np.add.reduce(_stacked(a[:, :equal], step) @ _stacked(b[:, :equal], step).swapaxes(1, 2))
     return np.asarray(total if equal == a.shape[1] else total + a[:, equal:] @ b[:, equal:].T)
 

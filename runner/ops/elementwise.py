@@ -12,6 +12,7 @@ from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.rewrites import is_filled_with
 from runner.core.value import OPERATORS, Tensor, Value
 from runner.ops.array import Cast, require
+from runner.ops.elementwise_blocks import computed_in_blocks
 from runner.ops.reduce import unbroadcast
 from runner.types import TensorType, broadcast
 
@@ -145,6 +146,9 @@ class Add(Binary):
     ufunc: ClassVar = np.add
     neutral: ClassVar = -0.0  # not 0.0, since -0.0 + 0.0 is 0.0
     commutes: ClassVar = True
+
+    def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return computed_in_blocks(np.add, x, y) if x.shape == y.shape else super().kernel(x, y)
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         x, y = inputs

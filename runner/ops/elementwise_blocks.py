@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from runner.host.threads import in_order
+from runner.host.threads import block_length, in_order
 
 DIVIDED = 1 << 18  # elements; smaller arrays stay in the caches as they are
-BLOCK = 1 << 17  # elements
+BLOCK = 1 << 16  # elements
 ELEMENT_FLOPS = 25  # an element takes as long as so many operations of a matrix product: it waits for memory
 
 
@@ -22,9 +22,19 @@ def in_blocks(function: Callable[..., object], *arrays: np.ndarray) -> None:
     if flat is None:
         function(*arrays)
         return
-    blocks = [slice(start, start + BLOCK) for start in range(0, size, BLOCK)]
+    step = block_length(BLOCK)
+    blocks = [slice(start, start + step) for start in range(0, size, step)]
     for _ in in_order(lambda block: function(*[x[block] for x in flat]), blocks, ELEMENT_FLOPS * size):
         pass  # each writes into its arrays
+
+
+def computed_in_blocks(function: Callable[..., object], *operands: np.ndarray) -> np.ndarray:
+    """The result of a numpy function of operands with one shape and one element type, which it has, too."""
+    if operands[0].size <= DIVIDED:
+        return np.asarray(function(*operands))
+    result = np.empty_like(operands[0])
+    in_blocks(lambda *arrays: function(*arrays[:-1], out=arrays[-1]), *operands, result)
+    return result
 
 
 def _flattened(arrays: tuple[np.ndarray, ...]) -> list[np.ndarray] | None:

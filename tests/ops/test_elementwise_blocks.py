@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from runner import ops
-from runner.host.threads import kernel_threads
+from runner.host.threads import block_length, kernel_threads
 from runner.ops.elementwise_blocks import BLOCK, DIVIDED, in_blocks
 
 SHAPE = (64, 33, 15, 37)  # not a multiple of the blocks, and large enough for threads
@@ -29,8 +29,10 @@ def test_every_element_is_computed_once(order, threads):
 
     with kernel_threads(threads):
         in_blocks(add, x, result)
+        length = block_length(BLOCK)
+    assert length == BLOCK * (4 if threads > 1 else 1)
     np.testing.assert_array_equal(result, x * 2)
-    assert sorted(sizes)[1:] == [BLOCK] * (x.size // BLOCK)
+    assert sorted(sizes)[1:] == [length] * (x.size // length)
 
 
 @pytest.mark.parametrize("shape", [(), (0, 3), (7,), (2, DIVIDED // 2)])

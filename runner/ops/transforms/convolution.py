@@ -14,7 +14,7 @@ from functools import lru_cache, reduce
 import numpy as np
 
 from runner.host.threads import in_order
-from runner.ops.blocked_product import BLOCK_FLOPS, blocked_product
+from runner.ops.blocked_product import blocked_product
 from runner.ops.forms.columns import tiles
 from runner.ops.transforms.winograd import FILTER, POINTS, Winograd, winograd
 from runner.ops.window import Windows
@@ -24,6 +24,7 @@ from runner.validation.records import Frozen
 CHANNELS = 32  # from which the saved multiplications take longer than the transforms
 COLUMNS = 64  # tiles times batch; with fewer, most of the time goes to reading the filters
 SAVING = 2  # direct products have at least so many times the multiplications: small images fill their tiles badly
+PART_FLOPS = 10_000_000  # of a stack of products
 SLAB_COLUMNS = 256  # tiles times batch whose transforms stay in the cache
 
 _ALLOWED: ContextVar[bool] = ContextVar("winograd", default=True)
@@ -160,5 +161,5 @@ def _products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def _blocks(count: int, flops: int) -> list[slice]:
     """Parts of `count` equal things, each of some million operations."""
-    step = max(1, count * BLOCK_FLOPS // max(flops, 1))
+    step = max(1, count * PART_FLOPS // max(flops, 1))
     return [slice(start, start + step) for start in range(0, count, step)]
