@@ -100,13 +100,14 @@ class Device(DeviceSettings):
     """The requested device of a run. Raises ConfigError for invalid values.
 
     `tuning` is the measured configuration, `winograd` whether convolutions may use Winograd's transforms
-    (`session.winograd`). `channels_last` is set for each graph: whether a GPU keeps images in that layout
-    (`compile.channels_last`).
+    (`session.winograd`). Two are set for each graph: `channels_last`, whether a GPU keeps images in that layout
+    (`compile.channels_last`), and `arena`, whether onnxruntime keeps the memory of values (`compile.work`).
     """
 
     tuning: Tuning = UNTUNED
     winograd: str = "auto"
     channels_last: bool = False
+    arena: bool = True
 
     def __post_init__(self) -> None:
         if self.target not in BACKENDS:

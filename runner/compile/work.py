@@ -1,13 +1,15 @@
-"""How much a graph computes, and what follows from it: its threads, and an upper estimate of its time."""
+"""How much a graph computes, and what follows from it: its threads, its memory, and an upper estimate of its time."""
 
 from dataclasses import replace
 
 from runner.core.graph import Graph
 from runner.device import Device
-from runner.host.machine import usable_cores
+from runner.host.machine import keep_freed_memory, usable_cores
 
 # Of an average operator. Threads wait for each other after every operator: one with less work saves little.
 FLOPS_PER_THREAD = 5_000_000
+# Of all values. The arena of onnxruntime is faster with less, and larger by a seventh with more (BENCHMARKS.md).
+ARENA_BYTES = 256 << 20
 # Of one slow core.
 SECONDS_PER_OPERATOR, SECONDS_PER_ELEMENT, SECONDS_PER_FLOP = 20e-6, 1.5e-9, 1 / 30e9
 
@@ -23,6 +25,13 @@ def with_threads(device: Device, graph: Graph) -> Device:
     operators = len({node.name for node in graph.nodes})  # one that computes a batch in parts counts once
     threads = max(1, min(usable_cores(), flops(graph) // (FLOPS_PER_THREAD * max(1, operators))))
     return replace(device, tuning=replace(device.tuning, threads=threads, spins="never"))
+
+
+def with_memory(device: Device, graph: Graph) -> Device:
+    """The device without an arena where the graph has many values, and the C library can keep freed memory itself."""
+    if device.target != "CPU" or sum(y.type.nbytes for node in graph.all_nodes for y in node.outputs) < ARENA_BYTES:
+        return device
+    return replace(device, arena=not keep_freed_memory())
 
 
 def flops(graph: Graph) -> int:

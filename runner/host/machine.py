@@ -50,16 +50,18 @@ def usable_cores() -> int:
 
 
 @cache
-def keep_freed_memory() -> None:
-    """Let glibc keep freed memory for later arrays; no effect with other C libraries.
+def keep_freed_memory() -> bool:
+    """Let glibc keep freed memory for later arrays; no effect, and False, with other C libraries.
 
     Otherwise glibc returns large arrays to the system and requests new pages for the next ones, which are cleared and
     mapped again: a third of the time of elementwise operators. The process keeps its peak size.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
-    if mallopt is not None:
-        mallopt(M_TRIM_THRESHOLD, -1)  # never shrink the heap
-        mallopt(M_MMAP_THRESHOLD, 1 << 30)  # up to 1 GiB from the heap
+    if mallopt is None:
+        return False
+    mallopt(M_TRIM_THRESHOLD, -1)  # never shrink the heap
+    mallopt(M_MMAP_THRESHOLD, 1 << 30)  # up to 1 GiB from the heap
+    return True
 
 
 def memory_bytes() -> int:

@@ -1,11 +1,11 @@
-"""The number of threads that a graph gets, from its operations."""
+"""The number of threads that a graph gets, from its operations, and where its values are kept."""
 
 import numpy as np
 import pytest
 
 from runner import dtype, ops
 from runner.compile import Program, work
-from runner.compile.work import estimated_seconds, flops, with_threads
+from runner.compile.work import ARENA_BYTES, estimated_seconds, flops, with_memory, with_threads
 from runner.core.tracer import trace
 from runner.device import Device, Tuning
 from runner.types import TensorType
@@ -58,3 +58,34 @@ def test_the_estimate_of_a_step_counts_operators_elements_and_operations():
     small, larger = map(estimated_seconds, graphs)
     assert 20e-6 < small < larger < 2 * small * 1.01
     assert estimated_seconds(product(1000)) > 2e9 / 50e9
+
+
+def sums(rows):
+    """Three sums of vectors with so many elements."""
+    return trace(lambda x: x + x + x + x, [TensorType(dtype.float32, (rows,))], "sums")
+
+
+@pytest.mark.parametrize(
+    ("device", "rows", "kept", "arena"),
+    [
+        (Device(), ARENA_BYTES // 12 - 1, True, True),
+        (Device(), ARENA_BYTES // 12 + 1, True, False),
+        (Device(), ARENA_BYTES // 12 + 1, False, True),
+        (Device("GPU"), ARENA_BYTES // 12 + 1, True, True),
+    ],
+    ids=["few values", "many values", "another C library", "gpu"],
+)
+def test_large_graphs_have_no_arena(monkeypatch, device, rows, kept, arena):
+    monkeypatch.setattr(work, "keep_freed_memory", lambda: kept)
+    assert with_memory(device, sums(rows)).arena is arena
+
+
+def test_a_program_without_arena_computes_the_same_bits(monkeypatch):
+    kind, results = TensorType(dtype.float32, (64, 64)), []
+    x = np.random.default_rng(0).standard_normal((64, 64), np.float32)
+    for limit in (1 << 40, 0):
+        monkeypatch.setattr(work, "ARENA_BYTES", limit)
+        program = Program(lambda x: ops.MatMul()(x, x) + x, [kind], Device(), "f")
+        assert program.session.device.arena is (limit > 0)
+        results.append(program([x])[0].tobytes())
+    assert results[0] == results[1]

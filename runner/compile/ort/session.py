@@ -235,6 +235,7 @@ def _inference_session(model: bytes, device: Device, optimize: bool, profile: Pa
     options = ort.SessionOptions()
     options.intra_op_num_threads = device.workers
     options.inter_op_num_threads = 1
+    options.enable_cpu_mem_arena = device.arena
     options.log_severity_level = 4  # fatal: all other messages are also raised as exceptions
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, _level(optimize))
     if profile is not None:
