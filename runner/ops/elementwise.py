@@ -1,6 +1,7 @@
 """Elementwise arithmetic with broadcasting."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -143,12 +144,9 @@ def _without_batch(b: Builder, name: str, ndim: int) -> str:
 class Add(Binary):
     """x + y."""
 
-    ufunc: ClassVar = np.add
+    ufunc: ClassVar = partial(computed_in_blocks, np.add)
     neutral: ClassVar = -0.0  # not 0.0, since -0.0 + 0.0 is 0.0
     commutes: ClassVar = True
-
-    def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return computed_in_blocks(np.add, x, y) if x.shape == y.shape else super().kernel(x, y)
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         x, y = inputs

@@ -29,10 +29,14 @@ def in_blocks(function: Callable[..., object], *arrays: np.ndarray) -> None:
 
 
 def computed_in_blocks(function: Callable[..., object], *operands: np.ndarray) -> np.ndarray:
-    """The result of a numpy function of operands with one shape and one element type, which it has, too."""
-    if operands[0].size <= DIVIDED:
+    """The result of a numpy function, in blocks if the operands are large and have one shape.
+
+    Their element type is that of the result.
+    """
+    first = operands[0]
+    if first.size <= DIVIDED or any(x.shape != first.shape for x in operands):
         return np.asarray(function(*operands))
-    result = np.empty_like(operands[0])
+    result = np.empty_like(first)
     in_blocks(lambda *arrays: function(*arrays[:-1], out=arrays[-1]), *operands, result)
     return result
 
