@@ -157,7 +157,7 @@ def _wait(request: Any, seconds: float | None = None) -> bool:
         now = time.monotonic()
         if now > end:
             return False
-        # Whoever sleeps is woken soon where ranks share cores; whoever only yields waits for a slice of the others.
+        # Where ranks share cores, one that sleeps is woken soon; one that only yields waits for a slice of the others.
         time.sleep(min(max(FIRST_PAUSE, PATIENCE * (now - start)), LONGEST_PAUSE))
 
 

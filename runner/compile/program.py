@@ -18,7 +18,7 @@ from runner.compile.ort.session import Session
 from runner.compile.passes import default_passes, optimize
 from runner.compile.passes.dce import dce
 from runner.compile.split_at_collectives import SplitSession, has_collectives
-from runner.compile.work import with_memory, with_threads
+from runner.compile.work import suited
 from runner.core.effect import Effect
 from runner.core.graph import Graph, Pass
 from runner.core.lowering import Layout
@@ -58,7 +58,7 @@ class Executable:
         observer.compiled(graph, model)
         # A graph with layouts is optimised and ordered for short lifetimes of values: onnxruntime must not reorder it.
         self.optimize = not (graph.has_forms or observer.disables_optimization)
-        device = with_channels_last(with_memory(with_threads(device, graph), graph), graph)
+        device = with_channels_last(suited(device, graph), graph)
         self.session: Session | SplitSession = (
             SplitSession(graph, device, self.optimize, layouts)
             if has_collectives(graph)

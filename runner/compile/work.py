@@ -14,6 +14,11 @@ ARENA_BYTES = 256 << 20
 SECONDS_PER_OPERATOR, SECONDS_PER_ELEMENT, SECONDS_PER_FLOP = 20e-6, 1.5e-9, 1 / 30e9
 
 
+def suited(device: Device, graph: Graph) -> Device:
+    """The device with the threads and the memory that suit a graph."""
+    return with_memory(with_threads(device, graph), graph)
+
+
 def with_threads(device: Device, graph: Graph) -> Device:
     """The device with as many threads as the graph keeps busy, where neither the user nor a tuning has a number.
 

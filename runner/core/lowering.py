@@ -42,7 +42,7 @@ class Builder(Protocol):
     ) -> tuple[str, ...]:
         """Add a node with several outputs and return their names."""
 
-    def apart(self) -> AbstractContextManager[None]:
+    def unshared(self) -> AbstractContextManager[None]:
         """Inside, equal nodes of other operators are not shared: what they computed need not stay in memory."""
 
     def const(self, value: Any, like: str | None = None) -> str:

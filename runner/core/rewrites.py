@@ -1,4 +1,4 @@
-"""What operators tell the compiler's passes, which know graphs and no operators."""
+"""What operators declare for the compiler's passes, which know graphs and no operators."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -69,7 +69,17 @@ def in_order(function: Callable[[T], R], parts: Sequence[T], flops: int) -> Iter
     if workers is None or workers.threads == 1 or len(parts) == 1 or flops < THREADED_FLOPS:
         return map(function, parts)
     count = min(-(-len(parts) * TASK_FLOPS // flops), -(-len(parts) // workers.threads))
-    return _ahead(workers, function, [parts[start : start + count] for start in range(0, len(parts), count)])
+    return _ahead(workers, function, [parts[task] for task in slices(len(parts), count)])
+
+
+def compute_parts(function: Callable[[T], object], parts: Sequence[T], flops: int) -> None:
+    """As `in_order`, for a function that writes its results into arrays."""
+    deque(in_order(function, parts, flops), maxlen=0)
+
+
+def slices(length: int, step: int) -> list[slice]:
+    """The parts of an axis, each of `step` elements but for the last."""
+    return [slice(start, start + step) for start in range(0, length, step)]
 
 
 def _ahead(workers: Workers, function: Callable[[T], R], tasks: Sequence[Sequence[T]]) -> Iterator[R]:

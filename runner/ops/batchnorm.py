@@ -14,7 +14,7 @@ from runner import dtype as dt
 from runner.core.lowering import Builder, Form
 from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import Value
-from runner.host.threads import block_length, in_order
+from runner.host.threads import block_length, compute_parts, slices
 from runner.ops.array import require, require_nchw
 from runner.ops.conv import Conv2D
 from runner.ops.elementwise_blocks import ELEMENT_FLOPS
@@ -85,8 +85,7 @@ class BatchNorm(Normalization):
             biased[part] = row_dots(centred, centred) / count
             scaled(centred, scale[part] / np.sqrt(biased[part] + self.epsilon), bias[part])
 
-        for _ in in_order(normalize, cache_blocks(rows), ELEMENT_FLOPS * rows.size):
-            pass  # each writes into the results
+        compute_parts(normalize, cache_blocks(rows), ELEMENT_FLOPS * rows.size)
         unbiased = biased * (count / max(count - 1, 1))
         moving = self._moving_average(mean, batch_mean), self._moving_average(variance, unbiased)
         return from_channel_rows(y, x), *moving, batch_mean, 1 / np.sqrt(biased + self.epsilon)
@@ -167,8 +166,7 @@ class BatchNormGrad(Normalization):
                 centred += douts[part]
             np.multiply(centred if self.is_training else douts[part], (scale * inverse)[part, None], out=dx[part])
 
-        for _ in in_order(differentiate, cache_blocks(rows), ELEMENT_FLOPS * rows.size):
-            pass  # each writes into the results
+        compute_parts(differentiate, cache_blocks(rows), ELEMENT_FLOPS * rows.size)
         return from_channel_rows(dx, x), along * inverse, dbias
 
     def lower(
@@ -216,8 +214,7 @@ def from_channel_rows(rows: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 def cache_blocks(rows: np.ndarray) -> list[slice]:
     """Blocks of rows that are small enough to stay in the cache between passes."""
-    step = max(1, block_length(BLOCK) // rows[0].nbytes)
-    return [slice(start, start + step) for start in range(0, len(rows), step)]
+    return slices(len(rows), max(1, block_length(BLOCK) // rows[0].nbytes))
 
 
 def row_sums(rows: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from runner.host.threads import in_order
+from runner.host.threads import compute_parts, slices
 
 BLOCK_FLOPS = 250_000_000  # large enough that packing the other operand costs little
 UNPACKED = 1_000_000  # rows * inner * columns up to which OpenBLAS reads matrices where they are
@@ -18,13 +18,11 @@ def blocked_product(a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None)
     if size >= longer:
         return np.matmul(a, b, out=out)
     result = np.empty((rows, columns), np.result_type(a, b)) if out is None else out
-    blocks = [slice(start, start + size) for start in range(0, longer, size)]
+    blocks = slices(longer, size)
     if rows >= columns:
-        parts = in_order(lambda block: np.matmul(a[block], b, out=result[block]), blocks, flops)
+        compute_parts(lambda block: np.matmul(a[block], b, out=result[block]), blocks, flops)
     else:
-        parts = in_order(lambda block: np.matmul(a, b[:, block], out=result[:, block]), blocks, flops)
-    for _ in parts:  # each writes into the result
-        pass
+        compute_parts(lambda block: np.matmul(a, b[:, block], out=result[:, block]), blocks, flops)
     return result
 
 

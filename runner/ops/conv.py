@@ -91,7 +91,7 @@ class Conv2DBackpropInput(Convolution):
             return batch_first(reverse.correlate(batch_last(dout), filters))
         douts, filters = self.grouped(batch_last(dout)), self.grouped(w).swapaxes(1, 2)
         if self.is_pointwise(windows) and self.stride == (1, 1):
-            columns = blocked_product(filters[0], douts[0]) if self.group == 1 else filters @ douts
+            columns = blocked_product(filters[0], douts[0])  # of one group
             return batch_first(columns.reshape(channels, *windows.size, len(dout)))
         image = np.zeros((channels, *windows.padded, len(dout)), dout.dtype)
         if reverse and self.group == 1:

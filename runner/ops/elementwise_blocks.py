@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from runner.host.threads import block_length, in_order
+from runner.host.threads import block_length, compute_parts, slices
 
 DIVIDED = 1 << 18  # elements; smaller arrays stay in the caches as they are
 BLOCK = 1 << 16  # elements
@@ -22,10 +22,8 @@ def in_blocks(function: Callable[..., object], *arrays: np.ndarray) -> None:
     if flat is None:
         function(*arrays)
         return
-    step = block_length(BLOCK)
-    blocks = [slice(start, start + step) for start in range(0, size, step)]
-    for _ in in_order(lambda block: function(*[x[block] for x in flat]), blocks, ELEMENT_FLOPS * size):
-        pass  # each writes into its arrays
+    blocks = slices(size, block_length(BLOCK))
+    compute_parts(lambda block: function(*[x[block] for x in flat]), blocks, ELEMENT_FLOPS * size)
 
 
 def computed_in_blocks(function: Callable[..., object], *operands: np.ndarray) -> np.ndarray:

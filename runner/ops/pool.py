@@ -17,7 +17,7 @@ from runner.core.lowering import Builder, Form
 from runner.core.primitive import Gradient, family, primitive
 from runner.core.rewrites import BatchRule
 from runner.core.value import Value
-from runner.host.threads import in_order
+from runner.host.threads import compute_parts, slices
 from runner.ops.array import require
 from runner.ops.elementwise_blocks import ELEMENT_FLOPS
 from runner.ops.forms import pool
@@ -86,14 +86,8 @@ class MaxPoolGrad(Pooling):
         if not (all_finite(largest) and all_finite(douts)):
             return batch_first(windows.crop(_masked_gradient(windows, padded, largest, douts)))
         image = (np.empty if windows.tiles else np.zeros)(padded.shape, x.dtype)
-        step = max(1, BLOCK_BYTES // padded[0].nbytes)
-        blocks = [slice(start, start + step) for start in range(0, len(padded), step)]
-
-        arrays = padded, largest, douts, image
-        for _ in in_order(
-            lambda part: _distribute(windows, *[x[part] for x in arrays]), blocks, ELEMENT_FLOPS * x.size
-        ):
-            pass  # each writes into the image
+        arrays, blocks = (padded, largest, douts, image), slices(len(padded), max(1, BLOCK_BYTES // padded[0].nbytes))
+        compute_parts(lambda part: _distribute(windows, *[x[part] for x in arrays]), blocks, ELEMENT_FLOPS * x.size)
         return batch_first(windows.crop(image))
 
     def lower(self, b: Builder, x: str, out: str, dout: str) -> str:

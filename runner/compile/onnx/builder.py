@@ -100,7 +100,7 @@ class OnnxBuilder:
         self._reshaped: dict[str, str] = {}
         self._known: dict[tuple[object, ...], tuple[str, ...]] = {}  # outputs of nodes and constants by content
         self._nodes: dict[tuple[str, ...], NodeProto] = {}  # by their outputs
-        self._apart = ""  # the operator whose nodes are not shared with others
+        self._unshared = ""  # the operator whose nodes are not shared with others
         self._counts: Counter[str] = Counter()  # of nodes, by operator
         self._constant_numbers = count()
         if outer is not None:
@@ -120,7 +120,7 @@ class OnnxBuilder:
     ) -> tuple[str, ...]:
         """Add a node with several outputs unless there is an equal one; returns the outputs."""
         values = {name: _attribute(value) for name, value in sorted(attributes.items())}
-        key = kind, tuple(inputs), outputs, repr(values), self._apart
+        key = kind, tuple(inputs), outputs, repr(values), self._unshared
         if key not in self._known:
             results = self.new_names(kind, outputs)
             name = results[0].rpartition(":")[0]
@@ -135,13 +135,13 @@ class OnnxBuilder:
         return self._known[key]
 
     @contextmanager
-    def apart(self) -> Iterator[None]:
+    def unshared(self) -> Iterator[None]:
         """Inside, only nodes of this operator are shared, so that the operands of earlier ones are freed."""
-        self._apart = self.operator
+        self._unshared = self.operator
         try:
             yield
         finally:
-            self._apart = ""
+            self._unshared = ""
 
     def new_names(self, kind: str, outputs: int) -> tuple[str, ...]:
         """Names of the outputs of a new node: its own name, a colon and their numbers."""

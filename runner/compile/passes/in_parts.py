@@ -1,7 +1,7 @@
 """Large batches in parts whose values stay in the second-level cache, one part after the other.
 
 Convolutions, pools and what is between them compute every image separately. With 256 images each of their values is
-larger than the cache, so every operator waits for memory; with 64 it reads what the operator before it has left there.
+larger than the cache, so every operator waits for memory; with 32 it reads what the operator before it has left there.
 The operators of a part are nodes of their own, with the full names of the operators. Sums over the batch, such as the
 gradients of filters, are added part by part, so their last digits differ from those of the whole batch.
 """
@@ -56,8 +56,9 @@ class _Plan:
         for node in self.batched:
             self.count = max(self.count, self._parts_of(node, images))
         if self.count > 1:
-            chosen = self._connected(images)
-            self.chosen = chosen if self._gain(chosen) > 0 else set()
+            self.chosen = self._connected(images)
+            if self._gain() <= 0:
+                self.chosen = set()
 
     def length(self, node: Node) -> int:
         """The number of images."""
@@ -96,11 +97,10 @@ class _Plan:
                 available.update(() if self.batched[node].is_sum else node.outputs)
         return chosen
 
-    def _gain(self, chosen: set[Node]) -> int:
+    def _gain(self) -> int:
         """Bytes of values that remain in parts, less those that are copied."""
-        self.chosen = chosen
-        made = {node.outputs[0]: node for node in chosen if not self.batched[node].is_sum}
-        split = {x for node in chosen for x in self.divided(node) if x not in made}
+        made = {node.outputs[0]: node for node in self.chosen if not self.batched[node].is_sum}
+        split = {x for node in self.chosen for x in self.divided(node) if x not in made}
         joined = {y for y, node in made.items() if self.is_joined(node)}
         copied = sum(x.type.nbytes for x in (*split, *joined))
         return sum(y.type.nbytes for y in made.keys() - joined) - PROFIT * copied

@@ -10,7 +10,7 @@ import numpy as np
 from runner.compile.onnx.lower import lower
 from runner.compile.ort.session import Session
 from runner.compile.passes import device_passes, optimize
-from runner.compile.work import with_memory, with_threads
+from runner.compile.work import suited
 from runner.core.graph import Graph
 from runner.core.value import Parameter
 from runner.device import Device, Tuning
@@ -37,9 +37,7 @@ class Trial:
         device = replace(device, tuning=replace(tuning, spins=SPINS.get(tuning.spins, tuning.spins)))
         self.graph = optimize(graph, device_passes(device))
         model = lower(self.graph).SerializeToString()
-        self.session = Session(
-            model, with_memory(with_threads(device, self.graph), self.graph), optimize=not self.graph.has_forms
-        )
+        self.session = Session(model, suited(device, self.graph), optimize=not self.graph.has_forms)
         self._values = [self.session.put(array) for array in (*arrays, *(p.array for p in graph.parameters))]
 
     def results(self) -> list[np.ndarray]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from runner.host.threads import in_order, kernel_threads
+from runner.host.threads import compute_parts, kernel_threads, slices
 
 SIZE, BLOCK = 768, 64  # of the matrices, and rows of a block
 COPIED = 16 << 20  # bytes per thread, more than fits into caches
@@ -29,11 +29,10 @@ def measure_peak(threads: int) -> Peak:
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((2, SIZE, SIZE), np.float32)
     result = np.empty((SIZE, SIZE), np.float32)
-    blocks = [slice(start, start + BLOCK) for start in range(0, SIZE, BLOCK)]
+    blocks = slices(SIZE, BLOCK)
 
     def multiply() -> None:
-        for _ in in_order(lambda block: np.matmul(a[block], b, out=result[block]), blocks, 2 * SIZE**3):
-            pass  # each writes into the result
+        compute_parts(lambda block: np.matmul(a[block], b, out=result[block]), blocks, 2 * SIZE**3)
 
     with kernel_threads(threads):
         product = _best(multiply)

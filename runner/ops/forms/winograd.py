@@ -70,7 +70,7 @@ def filter_gradient(matrices: Winograd, windows: Windows, b: Builder, dout: str,
     """Conv2DBackpropFilter: the products sum over all tiles."""
     shape, outs = b.type(x).shape, b.type(dout).shape[1]
     shared = column_bytes(tiles(windows, matrices.tile), shape, ITEMSIZE) <= SHARED_BYTES
-    with nullcontext() if shared else b.apart():
+    with nullcontext() if shared else b.unshared():
         inputs = _inputs(b, x, windows, matrices)
     factors = _gradients(b, dout, windows, matrices), inputs
     product = b.node("FusedMatMul", factors, FUSED, transB=1, transBatchB=1)

@@ -13,7 +13,7 @@ from functools import lru_cache, reduce
 
 import numpy as np
 
-from runner.host.threads import in_order
+from runner.host.threads import compute_parts, in_order, slices
 from runner.ops.blocked_product import blocked_product
 from runner.ops.forms.columns import tiles
 from runner.ops.transforms.winograd import FILTER, POINTS, Winograd, winograd
@@ -66,8 +66,7 @@ class TiledConvolution(Frozen):
             made = blocked_product(self.matrices.outputs, products.reshape(len(products), -1))
             result[:, rows] = made.reshape(m, m, outs, -1, across, batch).transpose(2, 3, 0, 4, 1, 5)
 
-        for _ in in_order(compute, self._slabs(batch), 2 * filters.size * down * across * batch):
-            pass  # each writes into the result
+        compute_parts(compute, self._slabs(batch), 2 * filters.size * down * across * batch)
         height, width = self.windows.out
         return np.ascontiguousarray(result.reshape(outs, down * m, across * m, batch)[:, :height, :width])
 
@@ -141,8 +140,7 @@ def _transformed(matrix: np.ndarray, parts: np.ndarray) -> np.ndarray:
     def multiply(part: slice) -> np.ndarray:
         return np.matmul(matrix, parts[part], out=result[part])
 
-    for _ in in_order(multiply, _blocks(len(parts), flops), flops):
-        pass  # each writes into the result
+    compute_parts(multiply, _blocks(len(parts), flops), flops)
     return result.swapaxes(0, 1)
 
 
@@ -154,12 +152,10 @@ def _products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     def multiply(part: slice) -> np.ndarray:
         return np.matmul(a[part], b[part], out=result[part])
 
-    for _ in in_order(multiply, _blocks(len(a), flops), flops):
-        pass  # each writes into the result
+    compute_parts(multiply, _blocks(len(a), flops), flops)
     return result
 
 
 def _blocks(count: int, flops: int) -> list[slice]:
     """Parts of `count` equal things, each of some million operations."""
-    step = max(1, count * PART_FLOPS // max(flops, 1))
-    return [slice(start, start + step) for start in range(0, count, step)]
+    return slices(count, max(1, count * PART_FLOPS // max(flops, 1)))
