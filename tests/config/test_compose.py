@@ -154,16 +154,13 @@ def test_a_network_gets_its_keys_and_the_facts_of_the_dataset():
         return num_classes, num_channels, num_features, depth
 
     register.network("recorder")(recorder)
-    try:
-        facts = {"num_classes": 10, "num_channels": 1, "input_shape": (1, 32, 32), "image_size": 32}
-        facts["depth"] = facts["name"] = 99  # no facts of networks
-        given = ("network=recorder", "network.num_channels=3", "network.num_classes=100", "network.depth=4")
-        assert compose(CommandLine(("network=recorder",))).config.network.create(tuple, **facts) == (10, 1, 9, 2)
-        assert compose(CommandLine(given)).config.network.create(tuple, **facts) == (100, 3, 9, 4)
-        with pytest.raises(ConfigError, match="the dataset does not determine num_classes"):
-            compose(CommandLine(("network=recorder",))).config.network.create(tuple)
-    finally:
-        register.network.discard("recorder")
+    facts = {"num_classes": 10, "num_channels": 1, "input_shape": (1, 32, 32), "image_size": 32}
+    facts["depth"] = facts["name"] = 99  # no facts of networks
+    given = ("network=recorder", "network.num_channels=3", "network.num_classes=100", "network.depth=4")
+    assert compose(CommandLine(("network=recorder",))).config.network.create(tuple, **facts) == (10, 1, 9, 2)
+    assert compose(CommandLine(given)).config.network.create(tuple, **facts) == (100, 3, 9, 4)
+    with pytest.raises(ConfigError, match="the dataset does not determine num_classes"):
+        compose(CommandLine(("network=recorder",))).config.network.create(tuple)
     words = ("network=resnet18", "network.width=8", "network.num_channels=null")
     network = compose(CommandLine(words)).config.network
     assert network.keywords() | {"num_channels": 3} == {

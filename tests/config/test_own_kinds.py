@@ -7,7 +7,6 @@ import pytest
 from tables import table
 
 import runner
-from runner import register
 from runner.errors import RunnerError
 from runner.experiment.resume import resume
 
@@ -112,9 +111,8 @@ WORDS = (
 
 @pytest.fixture
 def own(tmp_path, monkeypatch):
-    """Run with the code of a project whose text is changed; what it registers is removed afterwards."""
+    """Run with the code of a project whose text is changed."""
     monkeypatch.chdir(tmp_path)
-    before = {name: set(kind) for name, kind in register.KINDS.items()}
 
     def run(*words: str, change: tuple[str, str] = ("", "")) -> dict:
         assert change[0] in CODE
@@ -123,10 +121,7 @@ def own(tmp_path, monkeypatch):
         exec(compile(source.read_text(), str(source), "exec"), {"__name__": "own_kinds"})
         return runner.run([*WORDS, *words])
 
-    yield run
-    for name, kind in register.KINDS.items():
-        for added in set(kind) - before[name]:
-            kind.discard(added)
+    return run
 
 
 @pytest.mark.parametrize("mode", ["graph", "pynative"])

@@ -113,12 +113,9 @@ def test_a_new_dataset_is_an_option_without_a_file():
         """Mine."""
 
     register.dataset("mine")(mine)
-    try:
-        assert options.table_option("dataset", "mine")["count"] == 3
-        assert "mine" in Loader().options("dataset")
-        assert check({"dataset": {"name": "mine", "count": 4}}).dataset.count == 4
-    finally:
-        register.dataset.discard("mine")
+    assert options.table_option("dataset", "mine")["count"] == 3
+    assert "mine" in Loader().options("dataset")
+    assert check({"dataset": {"name": "mine", "count": 4}}).dataset.count == 4
 
 
 def test_a_file_comes_before_the_entry_of_a_table(tmp_path):

@@ -1,7 +1,6 @@
 """Names of classes reach losses, metrics and callbacks that have a parameter for them, and the summary of the run."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -61,7 +60,7 @@ class NamedCallback(Callback):
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path, monkeypatch) -> Iterator[Path]:
+def place(tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     RECEIVED.clear()
     register.dataset("named_rows")(lambda split: rows(split, True))
@@ -69,8 +68,7 @@ def place(tmp_path, monkeypatch) -> Iterator[Path]:
     register.loss("named_loss")(named_loss)
     register.metric("named_metric")(NamedMetric)
     register.callback("named_callback")(NamedCallback)
-    yield tmp_path
-    forget()
+    return tmp_path
 
 
 def forget() -> None:

@@ -159,9 +159,6 @@ def fixed_network():
         def construct(self, x):
             return self.classifier(nn.ReLU()(self.body(self.flatten(x))))
 
-    yield
-    register.network.discard("five_outputs")
-
 
 @MODES
 def test_a_network_gets_as_many_outputs_as_the_data_have_classes(mode, fixed_network):
@@ -227,11 +224,8 @@ def test_errors_of_both_keys_are_reported(fixed_network):
         def construct(self, x):
             return self.a(self.flatten(x)) + self.b(self.flatten(x))
 
-    try:
-        with pytest.raises(ConfigErrors) as caught:
-            runner.run(["network=two_heads", *DATA, *QUIET, "network.head=replace", "network.freeze=[c.*,a.*,d]"])
-    finally:
-        register.network.discard("two_heads")
+    with pytest.raises(ConfigErrors) as caught:
+        runner.run(["network=two_heads", *DATA, *QUIET, "network.head=replace", "network.freeze=[c.*,a.*,d]"])
     found = [(error.rows["key"], error.rows.get("value")) for error in caught.value.errors]
     assert found == [("network.head", None), ("network.freeze", "c.*"), ("network.freeze", "d")]
     assert "a.weight Float32[5, 1024]" in caught.value.errors[0].rows["candidates"]

@@ -198,8 +198,6 @@ class Noisy(nn.Cell):
 @pytest.fixture
 def noisy():
     runner.register.network("noisy")(Noisy)
-    yield
-    runner.register.network.discard("noisy")
 
 
 @pytest.mark.usefixtures("noisy")

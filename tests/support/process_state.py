@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 import numpy as np
 
 import runner
-from runner import types
+from runner import register, types
 
 INTERNED = (types._INSTANCES,)  # one object for each value, compared by identity: tests hold some of them
 
@@ -26,6 +26,7 @@ class ModuleState:
     """The members of every container that a module of `runner` holds.
 
     All modules are loaded first: what a module registers when it is loaded is no leak of the test that loads it.
+    The networks, datasets and other kinds by name are containers as well.
     """
 
     def __init__(self) -> None:
@@ -36,6 +37,9 @@ class ModuleState:
         found = {id(value): value for name, value in named if not name.startswith("__")}
         for table in INTERNED:
             found.pop(id(table))
+        for kind in register.KINDS.values():
+            assert all(kind[name].name == name for name in [*kind])  # which loads the late ones
+            found[id(kind._entries)] = kind._entries
         self._kept = [(value, type(value)(value)) for value in found.values()]
 
     def restore(self) -> None:
