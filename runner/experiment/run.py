@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from runner import compile as compiler, context, nn
+from runner import context, nn
 from runner.communication.world import process_number, world
 from runner.config.code import loaded_files
 from runner.config.groups.dump import is_requested
@@ -29,8 +29,9 @@ from runner.experiment.manifest import ManifestWriter, RunDescription, descripti
 from runner.experiment.metric_values import as_json
 from runner.experiment.model_inputs import INPUTS_FILE, ModelInputs
 from runner.experiment.ranks import synchronize
+from runner.experiment.step_graph import StepGraphWriter
 from runner.host import seed
-from runner.host.files import make_directory, write_atomically, write_json
+from runner.host.files import write_json
 from runner.host.journal import Journal
 from runner.host.json_data import without_lists
 from runner.host.log import LOG
@@ -56,7 +57,7 @@ def run(request: RunRequest) -> dict[str, Any]:
     with run_environment(config):
         with closing(value_observer(request)) as values_observer:
             experiment = _build(request, values_observer)
-            monitor = RunMonitor(experiment, folder)
+            step_graph = StepGraphWriter(experiment, folder)
             description = description_of(request, experiment, stopwatch)
             write_json(folder / INPUTS_FILE, ModelInputs.of(experiment.train_data).as_json())
             with closing(Journal(folder / METRICS_FILE)) as journal:
@@ -65,7 +66,7 @@ def run(request: RunRequest) -> dict[str, Any]:
                     description.before = _read(network, lambda: _restore(request, description, journal))
                     values_observer.rewind(int(description.before.get("global_step", 0)))
                 metrics = MetricsJournal(journal)
-                cb_params = _train(request, description, monitor, metrics)
+                cb_params = _train(request, description, step_graph, metrics)
                 is_evaluated = config.eval.every != "never"
                 values = final_evaluation(experiment, folder, metrics, cb_params) if is_evaluated else {}
         results.write_networks(experiment, folder)
@@ -147,31 +148,19 @@ class Evaluation(Callback):
 
 
 class RunMonitor(Callback):
-    """Stops at a loss that is not finite, writes the step graph with the initial values, and holds the run's
-    parameters."""
+    """Stops at a loss that is not finite, and holds the run's parameters."""
 
-    def __init__(self, experiment: Experiment, folder: Path) -> None:
-        self.experiment, self.path = experiment, folder / "model" / "train_step.onnx"
-        self.start = {p.name: p.array for p in experiment.model.train_network.get_parameters()}
+    def __init__(self) -> None:
         self.cb_params = CallbackParameters()
 
     def begin(self, run_context: RunContext) -> None:
         self.cb_params = run_context.original_args()
-        # No parameter of the network, but of a step that draws random numbers.
-        self.start[COUNTER.parameter.name] = COUNTER.of_steps(self.cb_params.cur_step_num, 1).reshape(())
 
     def sink_left(self, run_context: RunContext) -> None:
         check_losses(self.cb_params)
 
     def step_end(self, run_context: RunContext) -> None:
         check_losses(self.cb_params)
-        if self.start and self.experiment.model.programs and not self.path.exists():
-            columns = self.experiment.train_data.get_col_names()
-            graph = self.experiment.model.programs[0].graph
-            content = compiler.standalone_step(graph, columns, ("loss",), self.start)
-            make_directory(self.path.parent)
-            write_atomically(self.path, content)
-        self.start = {}
 
     def ended(self, before: dict[str, Any]) -> CallbackParameters:
         """The parameters of the ended run; `before` has the loss of a run of which no step was left."""
@@ -214,11 +203,11 @@ def _restore(request: RunRequest, description: RunDescription, journal: Journal)
 
 
 def _train(
-    request: RunRequest, description: RunDescription, monitor: RunMonitor, metrics: MetricsJournal
+    request: RunRequest, description: RunDescription, step_graph: StepGraphWriter, metrics: MetricsJournal
 ) -> CallbackParameters:
-    settings = request.config.checkpoint
+    settings, monitor = request.config.checkpoint, RunMonitor()
     with Interruption() as interruption:
-        callbacks = _observers(request, description, monitor, metrics)
+        callbacks = [description.stopwatch, monitor, *_observers(request, description, step_graph, metrics)]
         if world().size > 1:
             callbacks.append(signals := synchronize.SynchronizeSignals(interruption))
             callbacks.append(Checkpointer(description, settings, metrics.journal, signals))
@@ -244,12 +233,12 @@ def execute_steps(
 
 
 def _observers(
-    request: RunRequest, description: RunDescription, monitor: RunMonitor, metrics: MetricsJournal
+    request: RunRequest, description: RunDescription, step_graph: StepGraphWriter, metrics: MetricsJournal
 ) -> list[Callback]:
     experiment = description.experiment
     configured = _configured(request, experiment)
-    callbacks: list[Callback] = [description.stopwatch, monitor, metrics, *configured]
-    callbacks.append(ManifestWriter(request.folder / MANIFEST_FILE, description.manifest))
+    manifest = ManifestWriter(request.folder / MANIFEST_FILE, description.manifest)
+    callbacks: list[Callback] = [metrics, *configured, manifest, step_graph]
     if request.config.eval.every == "epoch":
         callbacks.append(Evaluation(experiment, metrics))
     return callbacks

@@ -24,6 +24,7 @@ from runner.experiment.results import write_networks
 from runner.experiment.run import MANIFEST_FILE, SUMMARY_FILE, Evaluation, RunMonitor, final_evaluation
 from runner.experiment.script.command import ScriptCommand
 from runner.experiment.status import Status
+from runner.experiment.step_graph import StepGraphWriter
 from runner.host.files import write_json
 from runner.host.journal import Journal
 from runner.host.json_file import flat
@@ -134,10 +135,10 @@ class RecordedRun:
         splits = {"train": train_dataset} | ({} if test_dataset is None else {"test": test_dataset})
         experiment = Experiment(model, train_dataset, train_dataset if test_dataset is None else test_dataset, last)
         description, manifest = self._describe(experiment, splits, epoch_steps=steps, sunk=sunk)
-        monitor = RunMonitor(experiment, self.folder)
+        monitor, step_graph = RunMonitor(), StepGraphWriter(experiment, self.folder)
         self._restore(description)
         with Interruption() as interruption:
-            observers = [self._stopwatch, monitor, self._metrics, manifest, *CallbackList(callbacks)]
+            observers = [self._stopwatch, monitor, self._metrics, manifest, *CallbackList(callbacks), step_graph]
             if test_dataset is not None:
                 observers.append(Evaluation(experiment, self._metrics))
             observers.append(Checkpointer(description, self._settings, self._journal, interruption))
