@@ -186,7 +186,7 @@ def repair(target: str, installed: Mapping[str, str], missing: Iterable[str]) ->
         by_source.setdefault(source, []).append(library)
     for source, libraries in by_source.items():
         steps.append(source.format(libraries=", ".join(libraries), install=backend.install))
-    return "\n".join(steps) or f"ask `{backend.tool}` whether the driver runs and which cards there are"
+    return "\n".join(steps) or f"`{backend.tool}` shows whether the driver runs and which cards there are"
 
 
 def _loads(library: str) -> bool:

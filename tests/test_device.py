@@ -96,7 +96,7 @@ def test_repair_of_missing_libraries_is_grouped_by_what_brings_them():
 
 
 def test_repair_when_nothing_is_missing():
-    assert repair("GPU", GPU_WHEEL, []) == "ask `nvidia-smi` whether the driver runs and which cards there are"
+    assert repair("GPU", GPU_WHEEL, []) == "`nvidia-smi` shows whether the driver runs and which cards there are"
 
 
 def test_two_wheels_in_one_environment_are_named_and_removed():

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from shown import blocks
+from tables import table
 from test_architecture import ORDER
 
 from runner import cli, errors, register
@@ -68,7 +69,7 @@ def tour(tmp_path_factory) -> dict[str, subprocess.CompletedProcess]:
     return {line: run(line) for line in sorted(lines, key=lambda line: spoken(line) == ["runner", "ls"])}
 
 
-@pytest.mark.parametrize("line", TOUR, ids=[" ".join(spoken(line)) for line in TOUR])
+@table("line", TOUR, ids=[" ".join(spoken(line)) for line in TOUR])
 def test_the_tour(tour, line):
     if reason := skipped(line):
         pytest.skip(reason)

@@ -41,8 +41,8 @@ exit codes
 def rm(parser: Parser) -> None:
     """`runner rm`."""
     parser.description = """\
-Remove runs and sweeps, all of those that are named or none, and print what was removed and its bytes; nothing is
-asked. Only directories that runner made are removed, and links are not followed. Refused are a run that is running;
+Remove runs and sweeps, all of those that are named or none, and print what was removed and its bytes, without a
+prompt. Only directories that runner made are removed, and links are not followed. Refused are a run that is running;
 without --force also a job of a sweep, a run of which another one has files in its config, such as its weights (looked
 for in outputs/, multirun/ and beside the run), and a directory with files that runner did not write. A removed
 directory vanishes at once: who reads it sees all of it or nothing. Directories outside of the run that it filled

@@ -14,7 +14,7 @@ from runner.host.version import __version__
 
 PACKAGES = ("hydra-core", "omegaconf", "numpy", "onnx", "safetensors", "rich", "threadpoolctl")
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # numbers of mallopt(3)
-CERTAIN_BYTES = 1 << 24  # no need to ask the system for less
+CERTAIN_BYTES = 1 << 24  # less is not looked up
 RUNTIMES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-cann")
 
 

@@ -68,7 +68,7 @@ class Windows:
     dilations: Pair = (1, 1)
 
     @classmethod
-    @lru_cache(maxsize=4096)  # PyNative mode asks for the same windows in every step
+    @lru_cache(maxsize=4096)  # PyNative mode needs the same windows in every step
     def resolve(
         cls, size: Pair, kernel: Pair, strides: Pair, pad_mode: str, pad: Quad, dilations: Pair = (1, 1)
     ) -> "Windows":

@@ -122,7 +122,7 @@ RUNS = {
     "own network": ("network=own", "optimizer=adam", "code"),
     "random operators": ("network=own", "optimizer=momentum", "random"),
     # Exported steps have direct convolutions, and two steps of this network double every rounding error many times.
-    "resnet18": ("network=resnet18", "optimizer=momentum", "max_steps=2", "session.winograd=off"),
+    "resnet18": ("network=resnet18", "network.width=16", "optimizer=momentum", "max_steps=2", "session.winograd=off"),
     "loss scale": ("network=lenet5", "session.loss_scale=dynamic"),
     "mixed precision": ("network=cnn", "session.precision_mode=allow_mix_precision"),
     "sum of losses": ("network=mlp", "loss.reduction=sum", "optimizer.learning_rate=0.001"),

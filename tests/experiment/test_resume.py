@@ -36,7 +36,7 @@ SMALL = (
 BRAKE = Path(__file__).parents[1] / "support/brake.py"
 UNSUNK = ("dataset_sink_mode=false", "epochs=8")
 # Every eighth place to die at: no period of a run (5 steps, 7 steps) shares a divisor with it. `make soak` takes all.
-EVERY = 1 if SOAK else 12
+EVERY = 1 if SOAK else 20
 SINKS = {"off": UNSUNK, "-1": ("epochs=8",), "7": ("sink_size=7", "epochs=6")}
 
 

@@ -14,6 +14,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 from sklearn.datasets import load_digits
+from soak import thinned
 from threadpoolctl import threadpool_info
 
 import runner
@@ -443,16 +444,15 @@ READERS = ("csv", "image_folder", "npz", "onnx")
 DEEP = ("resnet101", "resnet152")  # the blocks of resnet50, more of them: graphs that only take long to compile
 
 
-@pytest.mark.parametrize(
-    ("group", "option", "mode"),
-    [
-        (group, option, mode)
-        for group in GROUPS
-        for option in all_options()[group]
-        for mode in ("graph", "pynative")
-        if option not in READERS and (mode == "pynative" or option not in DEEP)
-    ],
-)
+def options_and_modes() -> Iterator[tuple[str, str, str]]:
+    """Every option, in both modes in a soak, otherwise in one: the modes take turns."""
+    chosen = [(group, option) for group in GROUPS for option in all_options()[group] if option not in READERS]
+    for number, (group, option) in enumerate(chosen):
+        modes = ("pynative",) if option in DEEP else ("graph", "pynative") if number % 2 else ("pynative", "graph")
+        yield from ((group, option, mode) for mode in thinned(modes, every=2))
+
+
+@pytest.mark.parametrize(("group", "option", "mode"), [*options_and_modes()])
 def test_every_option_makes_two_steps(mode, group, option, place):
     word = f"+experiment={option}" if group == "experiment" else f"{group}={option}"
     words = (

@@ -7,6 +7,7 @@ import os
 import pkgutil
 import sys
 from collections import deque
+from operator import is_
 from types import ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
@@ -45,17 +46,18 @@ class ModuleState:
     def restore(self) -> None:
         """Give every container, in place, the members that it had at first."""
         for container, members in self._kept:
-            if _identities(container) != _identities(members):
+            if not _has_members(container, members):
                 container.clear()
                 getattr(container, "extend" if isinstance(container, list | deque) else "update")(members)
 
 
-def _identities(container: Any) -> list[int]:
-    """Members may be equal and yet others, and arrays do not compare."""
+def _has_members(container: Any, members: Any) -> bool:
+    """Whether these are its members, in this order. They may be equal and yet others, and arrays do not compare."""
     if isinstance(container, set | WeakSet):
-        return sorted(map(id, container))
-    values = [] if isinstance(container, list | deque) else [*container.values()]
-    return [id(member) for member in (*container, *values)]
+        return set(map(id, container)) == set(map(id, members))
+    if len(container) != len(members) or not all(map(is_, container, members)):
+        return False
+    return isinstance(container, list | deque) or all(map(is_, container.values(), members.values()))
 
 
 class Environment:

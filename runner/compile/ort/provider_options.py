@@ -1,4 +1,4 @@
-"""What onnxruntime's providers are told about a device; no other place sets their options."""
+"""The options of onnxruntime's providers for a device; no other place sets them."""
 
 from runner.device import Device
 

@@ -81,12 +81,12 @@ def _metric_without_accuracy(runs: Sequence[RunFigures]) -> list[str]:
     return [] if "accuracy" in counts else [name for name, _ in counts.most_common(1)]
 
 
-def _print_coloured(runs: Sequence[RunFigures], asked: Sequence[str]) -> None:
+def _print_coloured(runs: Sequence[RunFigures], keys: Sequence[str]) -> None:
     # importing rich takes 60 ms, and only a terminal needs it
     from rich.text import Text
 
     console = open_console()
-    table = RunTable(runs, asked, console.width)
+    table = RunTable(runs, keys, console.width)
     head, *rows = table.rows
     console.print(Text(table.line(head), style="bold"), soft_wrap=True)
     for row, run in zip(rows, runs, strict=True):

@@ -32,11 +32,11 @@ _NUMBERS = ("steps", "seconds", "loss", "accuracy")
 class RunTable:
     """Some runs as lines of text. `width`: that of the terminal; None for output that is no terminal.
 
-    `asked` are the keys of the command line, which have a column of their own.
+    `keys` are the keys of the command line, which have a column of their own.
     """
 
-    def __init__(self, runs: Sequence[RunFigures], asked: Sequence[str], width: int | None) -> None:
-        extra = [name for name in dict.fromkeys(asked) if name not in _RANKS]
+    def __init__(self, runs: Sequence[RunFigures], keys: Sequence[str], width: int | None) -> None:
+        extra = [name for name in dict.fromkeys(keys) if name not in _RANKS]
         ranks = {**_RANKS, **dict.fromkeys(extra, 1)}
         names = [*(name for name in _RANKS if name != "folder"), *extra, "folder"]
         if width is None:

@@ -52,7 +52,7 @@ def _look(progress: Progress, tail: MetricsTail, show: Callable[[list[str]], Non
 
 
 def _is_closed() -> bool:
-    """Whether nobody reads the output any more."""
+    """Whether the reader of the output is gone."""
     return isinstance(sys.stdout, ConsoleStream) and sys.stdout.problem is not None
 
 

@@ -80,12 +80,11 @@ class Attention(nn.Cell):
 
 
 class Recurrent(nn.Cell):
-    """A state that begins with zeros for every row."""
+    """A state that begins with zeros for every row, and is in the next step what `over` makes of it."""
 
-    def __init__(self, width):
+    def __init__(self, width, over):
         super().__init__()
-        self.width = width
-        self.into, self.over = nn.Dense(4, width, "he_uniform"), nn.Dense(width, width, "he_uniform")
+        self.width, self.into, self.over = width, nn.Dense(4, width, "he_uniform"), over
 
     def construct(self, x):
         state = Tensor(np.zeros((x.shape[0], self.width), np.float32))
@@ -152,12 +151,12 @@ FREE = {
     "lenet5": (built_in("lenet5"), [floats(32, 1, 32, 32)]),
     "cnn": (built_in("cnn", num_classes=4, num_channels=3), [floats(8, 3, 8, 8)]),
     "mlp": (built_in("mlp", num_classes=4, input_shape=(6,)), [floats(6, 6)]),
-    "resnet18": (built_in("resnet18"), [floats(32, 3, 32, 32)]),
+    "resnet18": (built_in("resnet18", width=16), [floats(32, 3, 32, 32)]),
     "convolutional": (convolutional, [floats(6, 3, 8, 8)]),
     **{f"perceptron-{rows}": (perceptron, [floats(rows, 32)]) for rows in (1, 5, 7, 32, 64)},
     **{f"attention-{rows}": (Attention, [whole(rows, 6)]) for rows in (2, 3, 6, 7, 12)},
-    "recurrent": (lambda: Recurrent(8), [floats(9, 3, 4)]),
-    "recurrent-folded-only-when-small": (lambda: Recurrent(9000), [floats(8, 2, 4)]),
+    "recurrent": (lambda: Recurrent(8, nn.Dense(8, 8, "he_uniform")), [floats(9, 3, 4)]),
+    "recurrent-folded-only-when-small": (lambda: Recurrent(9000, nn.Tanh()), [floats(8, 2, 4)]),
     "pair": (Pair, [floats(4, 4), floats(4, 2), whole(4)]),
     "similarities": (lambda: Lambda(similarities), [floats(6, 3)]),
     "centred": (lambda: Lambda(centred), [floats(6, 3)]),
