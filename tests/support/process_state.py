@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 import numpy as np
 
+import models as models  # first: runner has its networks from this package then, and their classes are those of tests
 import runner
 from runner import register, types
 
