@@ -15,6 +15,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 from ranks import needs_mpi
+from soak import thinned
 from stand_in_card import install
 
 from models.lenet import LeNet5
@@ -100,18 +101,18 @@ def test_a_step_on_a_card(load, monkeypatch, capsys, sink):
     assert card.calls == (3 if sink == "2" else 1 + 2 + 2)  # the first step, the warm-up, the timed steps
 
 
-@pytest.mark.parametrize(
-    ("script", "words", "count"),
-    [
-        ("busy.py", ("--repeats", "1", "--hogs", "0", "--", "max_steps=1", "eval.every=never"), 1),
-        ("data.py", ("--steps", "1"), 6),
-        ("growth.py", ("--curves", "batch", "--budget", "1e-6"), 7),
-        ("interpreter.py", ("--repeats", "1"), 1),
-        ("profile.py", ("--steps", "16", "--repeats", "1"), 8),
-        ("startup.py", ("--repeats", "1"), 1),
-        ("sweep.py", ("--repeats", "1", "--jobs", "2", "--", "max_steps=1"), 1),
-    ],
+OTHERS = (
+    ("busy.py", ("--repeats", "1", "--hogs", "0", "--", "max_steps=1", "eval.every=never"), 1),
+    ("data.py", ("--steps", "1"), 6),
+    ("growth.py", ("--curves", "batch", "--budget", "1e-6"), 7),
+    ("interpreter.py", ("--repeats", "1"), 1),
+    ("sweep.py", ("--repeats", "1", "--jobs", "2", "--", "max_steps=1"), 1),
+    ("profile.py", ("--steps", "16", "--repeats", "1"), 8),
+    ("startup.py", ("--repeats", "1"), 1),
 )
+
+
+@pytest.mark.parametrize(("script", "words", "count"), [*thinned(OTHERS, every=2)])
 def test_the_other_scripts(script, words, count):
     assert len(rows(ran(script, *words))) == count
 

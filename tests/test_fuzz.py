@@ -229,7 +229,7 @@ def test_overrides(world, stand_in, capsys):
         codes[code] += 1
         assert_ours(code, output, words)
 
-    check_rows(thinned(range(CALLS), every=50), check)
+    check_rows(thinned(range(CALLS), every=100), check)
     assert not SOAK or count >= 20_000
     report_counts(capsys, f"{count} overrides in {codes.total()} calls; exit codes {dict(codes)}")
 
@@ -243,7 +243,7 @@ def test_arguments_of_commands(world, stand_in, capsys):
         codes[code] += 1
         assert_ours(code, output, words)
 
-    check_rows(thinned(range(3000), every=50), check)
+    check_rows(thinned(range(3000), every=100), check)
     report_counts(capsys, f"{codes.total()} calls of commands; exit codes {dict(codes)}")
 
 
@@ -317,7 +317,7 @@ def test_files_that_commands_read(whole, tmp_path, stand_in, capsys):
             assert_ours(code, output, (words, name, done))
         shutil.rmtree(place)
 
-    check_rows(thinned(range(1500), every=50), check)
+    check_rows(thinned(range(1500), every=100), check)
     report_counts(capsys, f"{codes.total()} calls with damaged files; exit codes {dict(codes)}")
 
 

@@ -89,7 +89,7 @@ def check(attack: Attack, place: Place, monkeypatch, capfd, in_project: bool = F
 def test_hostile_files(in_project, tmp_path, monkeypatch, capfd):
     found = attacks()
     assert len(found) >= 300
-    rows = list(thinned(enumerate(found), 24 if in_project else 12))
+    rows = list(thinned(enumerate(found), 36 if in_project else 18))
 
     def one(row):
         number, attack = row

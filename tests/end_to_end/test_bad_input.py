@@ -1,6 +1,5 @@
 """What real processes say and leave behind when something is wrong: exit codes, blocks on stderr, folders."""
 
-import functools
 import gzip
 import json
 import os
@@ -416,6 +415,11 @@ PLACES = {
     "outputs is a file": Row(("--run",), 5, ("StorageError: ", "outputs"), lambda folder: (folder / "outputs").touch()),
 }
 
+STAYING = {  # what was there before, and stays
+    "a folder in use": ("used/precious", "x"),
+    "a folder below a file": ("file", "x"),
+    "a file in the place": ("file", "x"),
+}
 ROWS = {**CONFIG, **RUNNING, **PLACES}
 
 
@@ -424,21 +428,6 @@ def call(folder: Path, words: tuple[str, ...], env: tuple[tuple[str, str], ...] 
     command = [sys.executable, "-m", "runner", *words]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     return Answer(done.returncode, done.stdout, done.stderr, folder)
-
-
-@pytest.fixture(scope="module")
-def answers(tmp_path_factory) -> Callable[[str], Answer]:
-    """The answer to a row: one process, for all tests that look at it."""
-    place = tmp_path_factory.mktemp("bad")
-
-    @functools.cache
-    def answer(name: str) -> Answer:
-        folder, row = place / str([*ROWS].index(name)), ROWS[name]
-        folder.mkdir()
-        row.prepare(folder)
-        return call(folder, row.words, row.env)
-
-    return answer
 
 
 def in_order(pieces: tuple[str, ...], text: str) -> str | None:
@@ -451,37 +440,43 @@ def in_order(pieces: tuple[str, ...], text: str) -> str | None:
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_the_block_on_stderr(answers, name):
+def test_bad_input(tmp_path, name):
+    """One process, one block on stderr, and a place without traces of it."""
     if ("GPU" in name and "CUDAExecutionProvider" in PROVIDERS) or (
         "NPU" in name and "CANNExecutionProvider" in PROVIDERS
     ):
         pytest.skip("this onnxruntime has the provider")
-    row, answer = ROWS[name], answers(name)
+    row = ROWS[name]
+    row.prepare(tmp_path)
+    answer = call(tmp_path, row.words, row.env)
     assert answer.code == row.code, answer.err
-    assert in_order(row.pieces, answer.err) is None
+    check_block(answer, row.pieces, count=3 if name == "several at once" else 1)
+    if name in CONFIG:
+        assert {path.name for path in tmp_path.iterdir()} <= {"own", "data"}
+        assert answer.out == ""
+    if name in RUNNING:
+        check_run(answer)
+    if name in STAYING:
+        path, content = STAYING[name]
+        assert (tmp_path / path).read_text() == content
+        assert os.listdir((tmp_path / path).parent) == [(tmp_path / path).name]
+
+
+def check_block(answer: Answer, pieces: tuple[str, ...], count: int) -> None:
+    assert in_order(pieces, answer.err) is None
     for stream in (answer.out, answer.err):
         assert not TRACEBACK.search(stream), stream
     heads = [line for line in answer.err.splitlines() if line and not line.startswith(" ")]
     assert all(re.match(r"[A-Z]\w+Error: ", line) for line in heads), heads
-    assert len(heads) == (3 if name == "several at once" else 1)
+    assert len(heads) == count
     assert "hunter2" not in answer.out + answer.err
 
 
-@pytest.mark.parametrize("name", CONFIG)
-def test_a_wrong_config_leaves_nothing(answers, name):
-    folder = answers(name).folder
-    assert {path.name for path in folder.iterdir()} <= {"own", "data"}
-    assert answers(name).out == ""
-
-
-@pytest.mark.parametrize("name", RUNNING)
-def test_a_run_that_fails_says_so_in_its_folder(answers, name):
-    answer = answers(name)
-    if answer.code == 0:
-        pytest.skip("this machine has the device")
+def check_run(answer: Answer) -> None:
+    """A run that fails says so in its folder."""
     (status,) = answer.folder.glob("outputs/*/*/status.json")
     found = json.loads(status.read_text())
-    assert (found["status"], found["exit_code"]) == ("failed", ROWS[name].code)
+    assert (found["status"], found["exit_code"]) == ("failed", answer.code)
     assert found["error"] in answer.err
     written = {str(path.relative_to(status.parent)) for path in status.parent.rglob("*") if path.is_file()}
     assert not [path for path in written if path.endswith(".tmp")]
@@ -489,13 +484,6 @@ def test_a_run_that_fails_says_so_in_its_folder(answers, name):
     for line in (status.parent / "metrics.jsonl").read_text().splitlines() if "metrics.jsonl" in written else ():
         assert np.isfinite(json.loads(line)["loss"])
     assert "run directory" not in answer.out
-
-
-def test_what_was_there_stays(answers):
-    assert (answers("a folder in use").folder / "used" / "precious").read_text() == "x"
-    assert os.listdir(answers("a folder in use").folder / "used") == ["precious"]
-    for name in ("a folder below a file", "a file in the place"):
-        assert (answers(name).folder / "file").read_text() == "x"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

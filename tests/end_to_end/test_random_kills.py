@@ -38,7 +38,7 @@ def words_of(kind: str, folder: str) -> tuple[str, ...]:
     return (*KINDS[kind], *SMALL, place)
 
 
-@pytest.mark.parametrize("kind", [*thinned(KINDS, every=2)])
+@pytest.mark.parametrize("kind", [*thinned(KINDS, every=3)])
 def test_killed_at_random_and_resumed_to_the_same_bytes(tmp_path, kind, record_property):
     if kind == "ranks":
         pytest.importorskip("mpi4py")

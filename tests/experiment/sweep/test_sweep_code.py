@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from own_code import CODE, WORDS, failing, ran, write_project
 from processes import ROOT, called
+from soak import thinned
 from sweep_runs import rows
 
 from runner.config.command_line import CommandLine
@@ -60,7 +61,7 @@ def manifest(job: Path) -> dict:
 
 
 @launchers
-@pytest.mark.parametrize("way", ["project", "flag"])
+@pytest.mark.parametrize("way", [*thinned(["project", "flag"], every=2)])
 def test_workers_load_the_same_code(launcher, way, tmp_path):
     """Network, dataset, loss, metric, callback, optimizer and schedule; the journal and each job have the hashes."""
     file = write_project(tmp_path / "here", 'code = ["own"]\n' if way == "project" else "")

@@ -15,6 +15,7 @@ import foreign_reader
 import numpy as np
 import pytest
 from patience import wait_until
+from soak import thinned
 
 import runner
 from runner import context, nn, ops
@@ -194,7 +195,7 @@ class Dead(BaseException):
 
 
 @pytest.mark.parametrize("mode", ["graph", "pynative"])
-@pytest.mark.parametrize("nth", [1, 50, 300])
+@pytest.mark.parametrize("nth", [*thinned([50, 1, 300], every=2)])
 def test_killed_while_dumping_and_resumed(tmp_path, monkeypatch, mode, nth):
     """No file under a final name is cut, and the run ends as one that was never killed."""
     overrides = f"mode={mode}", *SYNC, "dump.iteration='2|6'", "checkpoint.every_steps=1"
