@@ -1,5 +1,6 @@
 """For all tests: each starts from the state that a fresh process has, whatever ran before it, in whatever order."""
 
+import gc
 import logging
 import os
 import signal
@@ -30,6 +31,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if lines := summary(terminalreporter.stats.get("skipped", [])):
         terminalreporter.section("skipped tests, and what enables them")
         terminalreporter.write_line("\n".join(lines))
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Pause garbage collection while test files are loaded, which takes a third of that time."""
+    gc.disable()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Collect only what tests leave behind: what is loaded now stays."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -174,7 +174,7 @@ class _Exported:
         if passes is PASSES and types == list(self.types):
             return self.model
         graph, outputs = self._traced(types)
-        return lower(optimize(graph, passes), self.inputs, outputs)
+        return lower(optimize(graph, passes), self.inputs, outputs, checked=False)
 
     def _traced(self, types: Sequence[TensorType]) -> tuple[Graph, list[str] | None]:
         """The graph, and the names of its outputs if the function returns them by name."""

@@ -1,5 +1,6 @@
 """A run that is killed anywhere and resumed ends with the bytes of one that was not."""
 
+import errno
 import hashlib
 import itertools
 import json
@@ -13,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from patience import PATIENCE, wait_until
-from soak import SOAK
+from soak import SOAK, thinned
 
 import runner
 from runner import nn, ops
@@ -35,9 +36,10 @@ SMALL = (
 )
 BRAKE = Path(__file__).parents[1] / "support/brake.py"
 UNSUNK = ("dataset_sink_mode=false", "epochs=8")
-# Every eighth place to die at: no period of a run (5 steps, 7 steps) shares a divisor with it. `make soak` takes all.
-EVERY = 1 if SOAK else 20
+# Some places to die at: no period of a run (5 steps, 7 steps) divides their distance. `make soak` takes all.
+EVERY = 1 if SOAK else 31
 SINKS = {"off": UNSUNK, "-1": ("epochs=8",), "7": ("sink_size=7", "epochs=6")}
+AUGMENTED = (("graph", "7"), ("graph", "off"), ("graph", "-1"), ("pynative", "off"))
 
 
 class Dead(BaseException):
@@ -166,7 +168,7 @@ def test_a_run_that_dies_inside_of_a_sink_ends_with_the_same_bytes(tmp_path, mon
         assert traces(folder) == expected, f"died in step {number}"
 
 
-@pytest.mark.parametrize(("mode", "sink"), [("graph", "off"), ("graph", "-1"), ("graph", "7"), ("pynative", "off")])
+@pytest.mark.parametrize(("mode", "sink"), [*thinned(AUGMENTED, every=3)])
 def test_augmented_data_go_on_with_the_same_bytes(tmp_path, monkeypatch, mode, sink):
     """With threads that prepare batches, or sunk in chunks; in the first event and in one behind an epoch's end."""
     augmented = ("dataset.augment=true", "dataset.image_size=32", "checkpoint.every_steps=3")
@@ -242,7 +244,7 @@ def error_of(folder: Path, overrides: tuple[str, ...]) -> runner.RunnerError | N
     return None
 
 
-@pytest.mark.parametrize("reason", [28, 5])  # ENOSPC, EIO
+@pytest.mark.parametrize("reason", [*thinned([errno.ENOSPC, errno.EIO], every=2)])
 def test_a_disk_that_fails_at_any_operation_leaves_a_run_that_resumes(tmp_path, monkeypatch, reason):
     overrides = ("mode=pynative", "dataset_sink_mode=false", "epochs=2", "checkpoint.every_steps=4")
     run(tmp_path / "whole", *overrides)

@@ -24,7 +24,7 @@ OF_THE_PROCESS = (
     *("run_dir", "host_interactions"),
 )
 KINDS = [("pynative", "off"), ("pynative", "4"), ("graph", "off"), ("graph", "-1"), ("graph", "4")]
-EVERY = 1 if SOAK else 20
+EVERY = 1 if SOAK else 19
 
 
 class Dead(BaseException):
