@@ -138,7 +138,12 @@ def gc_paused() -> Iterator[None]:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Disable garbage collection during imports, and exclude the imported objects from later collections."""
+    """Disable garbage collection during imports, and exclude the imported objects from later collections.
+
+    When nothing is imported any more, as in later calls in one process, what exists stays collectable.
+    """
+    before = len(sys.modules)
     with gc_paused():
         yield
-        gc.freeze()
+        if len(sys.modules) > before:
+            gc.freeze()

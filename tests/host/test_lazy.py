@@ -52,3 +52,17 @@ def test_arithmetic_of_tensors_needs_no_name_of_an_operator():
         "float32",
         "-4.0",
     ]
+
+
+def test_what_an_import_makes_is_no_longer_collected_and_what_a_later_call_leaves_is():
+    code = """
+import gc
+from runner.host.lazy import loading
+with loading():
+    import decimal
+first = gc.get_freeze_count()
+with loading():
+    import decimal
+print(first > 0, gc.get_freeze_count() == first, gc.isenabled())
+"""
+    assert told(code).split() == ["True", "True", "True"]
