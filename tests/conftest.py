@@ -21,8 +21,10 @@ from runner.observe import dump
 # The same examples in every run, which may take what they take; `make soak` looks for new ones.
 settings.register_profile("suite", derandomize=not SOAK, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
-NOT_FOR_TESTS = (dump.VARIABLE, "GITHUB_ACTIONS", "GITHUB_WORKSPACE", "COLUMNS", "NO_COLOR", "FORCE_COLOR")
-NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"  # with it, each of a thousand processes would compile all modules
+NOT_FOR_TESTS = (
+    *(dump.VARIABLE, "GITHUB_ACTIONS", "GITHUB_WORKSPACE", "COLUMNS", "NO_COLOR", "FORCE_COLOR"),
+    "PYTHONDONTWRITEBYTECODE",  # with it, each of a thousand processes would compile all modules
+)
 _STATE = ModuleState()  # made before the first test file is loaded: what these register is gone when tests run
 
 
@@ -59,7 +61,7 @@ def _signals_of_a_foreground_process() -> Iterator[None]:
 def _neutral_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Variables set for other runs, by a user or by CI, have no effect on tests, and nor have cache and state."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in (*NOT_FOR_TESTS, NO_BYTECODE, *(name for name in os.environ if name.startswith("MLFLOW_"))):
+        for name in (*NOT_FOR_TESTS, *(name for name in os.environ if name.startswith("MLFLOW_"))):
             patch.delenv(name, raising=False)
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))

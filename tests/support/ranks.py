@@ -5,9 +5,11 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from patience import PATIENCE
 
@@ -52,9 +54,17 @@ def finished(started: "subprocess.Popen[str]") -> tuple[int, str, str]:
             try:
                 process.wait(timeout=30)
             finally:
-                process.kill()
+                kill_all(process)
             raise
     return process.returncode, out, err
+
+
+def kill_all(process: "subprocess.Popen[str]") -> None:
+    """End mpirun and all that it has started: its own processes can wait busily for ever."""
+    with suppress(psutil.NoSuchProcess):
+        for started in psutil.Process(process.pid).children(recursive=True):
+            started.kill()
+    process.kill()
 
 
 def losses(folder: Path) -> list[float]:

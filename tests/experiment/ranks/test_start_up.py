@@ -10,13 +10,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
-import psutil
 import pytest
 from patience import wait_until
-from ranks import finished, mpirun, needs_mpi, start, start_each
+from ranks import finished, kill_all, mpirun, needs_mpi, start, start_each
 
 import runner
 
@@ -173,7 +171,8 @@ def test_a_signal_while_a_rank_joins_the_others(place, trained):
         wait_until(lambda: _state(rank) in ("Z", None))
         assert "Terminated" in errors.read_text()
     finally:
-        _end(process)
+        kill_all(process)
+        process.communicate()
 
 
 def test_a_signal_while_ranks_wait_for_one_that_builds(place):
@@ -193,15 +192,6 @@ def _ready_rank(process: subprocess.Popen, is_ready: Callable[[int], bool]) -> i
     wait_until(lambda: found.extend(_first_rank(process.pid)) or found, alive=lambda: process.poll() is None)
     wait_until(lambda: is_ready(found[0]), alive=lambda: process.poll() is None)
     return found[0]
-
-
-def _end(process: subprocess.Popen) -> None:
-    """End mpirun and all that it has started."""
-    with suppress(psutil.NoSuchProcess):
-        for started in psutil.Process(process.pid).children(recursive=True):
-            started.kill()
-    process.kill()
-    process.communicate()
 
 
 def _first_rank(mpirun_pid: int) -> list[int]:
