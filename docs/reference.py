@@ -22,7 +22,7 @@ from runner.config.groups.metric import METRICS, direction
 from runner.core.primitive import Primitive
 from runner.dataset.catalog import CATALOG, DatasetEntry
 from runner.importer.operators import RULES
-from runner.mindspore.coverage import coverage
+from runner.mindspore.addresses import coverage
 from runner.ops.composition import ComposedOperator
 from runner.validation.records import Frozen
 from runner.validation.rules import rule_of

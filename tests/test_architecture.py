@@ -91,7 +91,7 @@ THIRD_PARTIES = {
     "mlflow": {"runner.experiment.tracking.mlflow"},
     "optuna": {"runner.experiment.sweep.optuna_study"},
     "PIL": {"runner.dataset.vision.pillow"},
-    "mindspore": {"runner.dataset.formats.mindrecord"},
+    "mindspore": {"runner.mindspore.dataset.records"},
     "pandas": {"runner.report.notebook.metric_table"},
     "torch": set(),
     "sklearn": set(),  # its import takes a second

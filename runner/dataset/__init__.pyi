@@ -1,7 +1,5 @@
-from runner.dataset import config as config, transforms as transforms, vision as vision
-from runner.dataset.annotated_sources import *
+from runner.dataset import transforms as transforms, vision as vision
 from runner.dataset.batches import *
-from runner.dataset.file_sources import *
 from runner.dataset.formats.download import *
 from runner.dataset.memory_sources import *
 from runner.dataset.pipeline import *
@@ -11,8 +9,22 @@ from runner.dataset.readers.csv_table import *
 from runner.dataset.readers.image_folder import *
 from runner.dataset.readers.npz_arrays import *
 from runner.dataset.readers.stored_preprocessing import *
-from runner.dataset.record_sources import *
 from runner.dataset.samplers import *
-from runner.dataset.schema import *
 from runner.dataset.sources import *
-from runner.dataset.text_sources import *
+from runner.mindspore.dataset import config as config
+from runner.mindspore.dataset.files import (
+    CelebADataset as CelebADataset,
+    Cifar100Dataset as Cifar100Dataset,
+    ImageFolderDataset as ImageFolderDataset,
+    ManifestDataset as ManifestDataset,
+)
+from runner.mindspore.dataset.records import (
+    MindDataset as MindDataset,
+    Schema as Schema,
+    TFRecordDataset as TFRecordDataset,
+)
+from runner.mindspore.dataset.text import (
+    CSVDataset as CSVDataset,
+    Shuffle as Shuffle,
+    TextFileDataset as TextFileDataset,
+)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from runner.errors import MissingModule, MissingName, nearest
 from runner.mindspore.names import PACKAGE, modules_with, public_names, reason
@@ -63,7 +63,7 @@ ADDRESSES: dict[str, tuple[str, ...]] = {
     "dataset.callback.ds_callback": ("runner.mindspore.dataset_callback",),
     "dataset.core": ("runner.dataset",),
     "dataset.vision.utils": ("runner.dataset.vision",),
-    "mindrecord": ("runner.mindspore.record_files", "runner.mindspore.record_converters"),
+    "mindrecord": ("runner.mindspore.records", "runner.mindspore.records"),
     "_checkparam": ("runner.mindspore.checkparam",),
     **{f"numpy{name}": ("runner.mindspore.numpy",) for name in ("", *_NUMPY)},
 }
@@ -197,3 +197,28 @@ def _is_import() -> bool:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_LOADERS):
         frame = frame.f_back
     return frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] == _IMPORT_FROM
+
+
+# Which public names of MindSpore r1.2 runner has, by module, and why it does not have the others.
+
+
+class Coverage(NamedTuple):
+    """The names of a module of r1.2."""
+
+    module: str  # without `mindspore.`; "" for the package itself
+    present: tuple[str, ...]
+    missing: dict[str, str]  # with the reasons
+
+    @property
+    def title(self) -> str:
+        """The name of the module in MindSpore."""
+        return f"mindspore.{self.module}".rstrip(".")
+
+
+def coverage() -> Iterator[Coverage]:
+    """The names of all modules."""
+    for module, names in sorted(public_names().items()):
+        served = module_at(module)
+        present = tuple(sorted(name for name in names if name not in STAND_INS and hasattr(served, name)))
+        reasons = {name: reason(module, name) for name in sorted(set(names) - set(present))}
+        yield Coverage(module, present, {name: why.why if why else "" for name, why in reasons.items()})

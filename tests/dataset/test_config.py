@@ -7,8 +7,9 @@ from tables import table
 
 import runner
 import runner.dataset as ds
-from runner.dataset import config, prefetch
+from runner.dataset import prefetch
 from runner.errors import ConfigError, DataError
+from runner.mindspore.dataset import config
 
 
 @pytest.fixture(autouse=True)

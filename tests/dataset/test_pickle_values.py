@@ -11,9 +11,8 @@ from record_bytes import old_cifar
 from soak import thinned
 from tables import table
 
-from runner.dataset.formats.cifar_pickle import LABELS_10, read_batches
-from runner.dataset.formats.pickle_values import read_pickle
 from runner.errors import DataError
+from runner.mindspore.records import LABELS_10, read_batches, read_pickle
 
 VALUES = {
     b"data": np.arange(24, dtype=np.uint8).reshape(4, 6),

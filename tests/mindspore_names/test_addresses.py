@@ -9,8 +9,7 @@ from tables import table
 
 import runner
 from runner.errors import MissingModule, MissingName
-from runner.mindspore.addresses import ADDRESSES
-from runner.mindspore.coverage import coverage
+from runner.mindspore.addresses import ADDRESSES, coverage
 from runner.mindspore.names import public_names
 
 

@@ -11,7 +11,7 @@ from tables import table
 
 from runner import Tensor, dtype, nn
 from runner.errors import ConfigError
-from runner.nn import dynamic_lr
+from runner.mindspore.nn import dynamic_lr
 
 getcontext().prec = 50
 PI = Decimal("3.14159265358979323846264338327950288419716939937511")

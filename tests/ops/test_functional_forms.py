@@ -13,7 +13,7 @@ from runner import dtype as dt, ops
 from runner.core.primitive import Primitive
 from runner.core.value import Tensor
 from runner.errors import ConfigError, ShapeError
-from runner.ops import functional_forms as F, python_functions, synonyms
+from runner.mindspore.ops import functional, functional as F, python_values
 
 
 def products():
@@ -159,7 +159,7 @@ def test_every_function_is_an_operator_under_another_name():
 
 
 def test_functions_of_python_values():
-    p = python_functions
+    p = python_values
     assert (p.scalar_add(2, 3), p.scalar_pow(2, 3), p.scalar_usub(2), p.scalar_log(math.e)) == (5, 8, -2, 1.0)
     assert (p.scalar_floordiv(7, 2), p.scalar_mod(7, 2), p.scalar_ne(1, 2)) == (3, 1, True)
     assert p.tuple_getitem((1, 2, 3), 1) == 2
@@ -195,7 +195,7 @@ def test_functions_of_python_values():
 
 
 def test_synonyms():
-    for name in synonyms.__all__:
-        assert getattr(ops, name) is getattr(synonyms, name)
+    for name in functional.__all__:
+        assert getattr(ops, name) is getattr(functional, name)
     assert ops.TensorAdd is ops.Add
     assert ops.GatherV2()(Tensor([1.0, 2.0]), Tensor([1]), 0).asnumpy().tolist() == [2.0]

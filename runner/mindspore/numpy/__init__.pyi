@@ -1,7 +1,4 @@
-from runner.mindspore.numpy.array_creations import *
-from runner.mindspore.numpy.array_ops import *
-from runner.mindspore.numpy.concatenation import *
-from runner.mindspore.numpy.dtypes import (
+from runner.mindspore.numpy.conversion import (
     NINF as NINF,
     PINF as PINF,
     bool_ as bool_,
@@ -24,7 +21,5 @@ from runner.mindspore.numpy.dtypes import (
     uint32 as uint32,
     uint64 as uint64,
 )
+from runner.mindspore.numpy.creation import *
 from runner.mindspore.numpy.elementwise import *
-from runner.mindspore.numpy.logic_ops import *
-from runner.mindspore.numpy.math_ops import *
-from runner.mindspore.numpy.reductions import *

@@ -1,8 +1,11 @@
+from runner.mindspore.nn.losses import (
+    CosineEmbeddingLoss as CosineEmbeddingLoss,
+    DiceLoss as DiceLoss,
+    FocalLoss as FocalLoss,
+    MultiClassDiceLoss as MultiClassDiceLoss,
+    SampledSoftmaxLoss as SampledSoftmaxLoss,
+)
 from runner.nn.loss.base import *
 from runner.nn.loss.binary import *
 from runner.nn.loss.cross_entropy import *
-from runner.nn.loss.focal import *
-from runner.nn.loss.overlap import *
-from runner.nn.loss.sampled_softmax import *
-from runner.nn.loss.similarity import *
 from runner.nn.loss.values import *

@@ -1,7 +1,14 @@
-from runner.dataset.transforms.c_transforms.arrays import *
 from runner.dataset.transforms.c_transforms.labels import *
-from runner.dataset.transforms.composition import (
+from runner.mindspore.dataset.transforms import (
     Compose as Compose,
+    Concatenate as Concatenate,
+    Duplicate as Duplicate,
+    Fill as Fill,
+    Mask as Mask,
+    PadEnd as PadEnd,
     RandomApply as RandomApply,
     RandomChoice as RandomChoice,
+    Relational as Relational,
+    Slice as Slice,
+    Unique as Unique,
 )

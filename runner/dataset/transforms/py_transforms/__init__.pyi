@@ -1,7 +1,7 @@
-from runner.dataset.transforms.composition import (
+from runner.mindspore.dataset.transforms import (
     Compose as Compose,
+    OneHotOp as OneHotOp,
     RandomApply as RandomApply,
     RandomChoice as RandomChoice,
     RandomOrder as RandomOrder,
 )
-from runner.dataset.transforms.py_transforms.labels import *

@@ -1,0 +1,215 @@
+"""Embeddings: rows of a trained table, with the signatures and defaults of r1.2."""
+
+import numpy as np
+
+from runner import dtype as dt, ops
+from runner.common.initializer import Initial, initializer
+from runner.core.value import Parameter, Tensor, Value
+from runner.errors import ConfigError
+from runner.nn.cell import Cell
+from runner.ops.array import require
+from runner.validation.arguments import above, flag, one_of, whole
+
+__all__ = ["ClipByNorm", "Embedding", "EmbeddingLookup", "L1Regularizer", "MultiFieldEmbeddingLookup", "Norm"]
+
+
+# Norms of tensors: `Norm`, `ClipByNorm` and `L1Regularizer`.
+
+
+class Norm(Cell):
+    """Euclidean norm over `axis`, by default all axes; `keep_dims` keeps them with length 1."""
+
+    def __init__(self, axis: int | tuple[int, ...] = (), keep_dims: bool = False) -> None:
+        super().__init__()
+        flag({"layer": type(self).__name__}, keep_dims=keep_dims)
+        self.axis, self.keep_dims = axis, keep_dims
+        self.reduce_sum, self.sqrt, self.square = ops.ReduceSum(keep_dims, axis), ops.Sqrt(), ops.Square()
+
+    def construct(self, x: Value) -> Value:
+        output: Value = self.sqrt(self.reduce_sum(self.square(x)))
+        return output
+
+    def extend_repr(self) -> str:
+        return f"axis={self.axis}, keep_dims={self.keep_dims}"
+
+
+class ClipByNorm(Cell):
+    """x scaled so that its Euclidean norm over `axis`, by default all axes, is at most `clip_norm`; in Float32.
+
+    `clip_norm` is a tensor of one element, or one that broadcasts to x.
+    """
+
+    def __init__(self, axis: int | tuple[int, ...] | None = None) -> None:
+        super().__init__()
+        self.axis = () if axis is None else axis
+        self.reduce_sum, self.sqrt, self.square = ops.ReduceSum(True, self.axis), ops.Sqrt(), ops.Square()
+        self.select, self.maximum = ops.Select(), ops.Maximum()
+
+    def construct(self, x: Value, clip_norm: Value) -> Value:
+        wide, limit = x.astype(dt.float32), clip_norm.astype(dt.float32)
+        total = self.reduce_sum(self.square(wide))
+        is_positive = total > 0.0  # the root has no slope at 0
+        one, zero = Tensor(1.0, dt.float32), Tensor(0.0, dt.float32)
+        norm = self.select(is_positive, self.sqrt(self.select(is_positive, total, one)), zero)
+        output: Value = wide * limit / self.maximum(norm, limit)
+        return output
+
+
+class L1Regularizer(Cell):
+    """`scale` times the sum of the absolute values of the weights."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        above({"layer": type(self).__name__}, 0.0, scale=scale)
+        self.scale = Tensor(float(scale), dt.float32)
+        self.abs, self.reduce_sum = ops.Abs(), ops.ReduceSum()
+
+    def construct(self, weights: Value) -> Value:
+        output: Value = self.scale * self.reduce_sum(self.abs(weights))
+        return output
+
+
+# Embeddings: rows of a trained table, with the signatures and defaults of r1.2.
+
+
+class Embedding(Cell):
+    """Rows of a table: ids of any shape (Int32 or Int64, 0 to vocab_size - 1) to (*ids.shape, embedding_size).
+
+    embedding_table: (vocab_size, embedding_size), given by values or an initializer; the row `padding_idx` starts as
+    zeros. `use_one_hot` multiplies one-hot vectors by the table instead of gathering rows.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        embedding_size: int,
+        use_one_hot: bool = False,
+        embedding_table: Initial = "normal",
+        dtype: dt.DType = dt.float32,
+        padding_idx: int | None = None,
+    ) -> None:
+        super().__init__()
+        whole({"layer": type(self).__name__}, 1, vocab_size=vocab_size, embedding_size=embedding_size)
+        flag({"layer": "Embedding"}, use_one_hot=use_one_hot)
+        self.vocab_size, self.embedding_size, self.use_one_hot = vocab_size, embedding_size, use_one_hot
+        self.dtype, self.padding_idx = dtype, padding_idx
+        table = initializer(embedding_table, (vocab_size, embedding_size), dtype)
+        if padding_idx is not None:
+            table = self._with_zero_row(table, padding_idx)
+        self.embedding_table = Parameter(table, "embedding_table")
+        self.gather, self.reshape = ops.Gather(), ops.Reshape()
+        self.one_hot, self.matmul = ops.OneHot(depth=vocab_size, dtype=dtype), ops.MatMul()
+
+    def construct(self, ids: Value) -> Value:
+        if not self.use_one_hot:
+            output: Value = self.gather(self.embedding_table, ids)
+            return output
+        hot = self.reshape(self.one_hot(ids), (-1, self.vocab_size))
+        output = self.reshape(self.matmul(hot, self.embedding_table), (*ids.shape, self.embedding_size))
+        return output
+
+    def _with_zero_row(self, table: Tensor, row: int) -> Tensor:
+        if type(row) is not int or not 0 <= row < self.vocab_size:
+            raise ConfigError(
+                "padding_idx must be a row of the table", layer="Embedding", given=repr(row), rows=self.vocab_size
+            )
+        values = table.asnumpy().copy()
+        values[row] = 0
+        return Tensor(values)
+
+    def extend_repr(self) -> str:
+        names = "vocab_size", "embedding_size", "use_one_hot", "embedding_table", "dtype", "padding_idx"
+        return ", ".join(f"{name}={getattr(self, name)}" for name in names)
+
+
+class EmbeddingLookup(Cell):
+    """Rows of a table, without the options of `Embedding`; rows longer than `max_norm` are shortened to it.
+
+    `target` (CPU or DEVICE), `slice_mode`, `manual_shapes`, `sparse` and `vocab_cache_size` say where the reference
+    keeps the table and how it is distributed; they are checked, and the table is one parameter here.
+    """
+
+    BATCH_SLICE = "batch_slice"
+    FIELD_SLICE = "field_slice"
+    TABLE_ROW_SLICE = "table_row_slice"
+    TABLE_COLUMN_SLICE = "table_column_slice"
+
+    def __init__(
+        self,
+        vocab_size: int,
+        embedding_size: int,
+        param_init: Initial = "normal",
+        target: str = "CPU",
+        slice_mode: str = "batch_slice",
+        manual_shapes: tuple[int, ...] | None = None,
+        max_norm: float | None = None,
+        sparse: bool = True,
+        vocab_cache_size: int = 0,
+    ) -> None:
+        super().__init__()
+        where = {"layer": type(self).__name__}
+        whole(where, 1, vocab_size=vocab_size, embedding_size=embedding_size)
+        whole(where, 0, vocab_cache_size=vocab_cache_size)
+        one_of(where, ("CPU", "DEVICE"), target=target)
+        slices = self.BATCH_SLICE, self.FIELD_SLICE, self.TABLE_ROW_SLICE, self.TABLE_COLUMN_SLICE
+        one_of(where, slices, slice_mode=slice_mode)
+        flag(where, sparse=sparse)
+        if max_norm is not None:
+            above(where, 0.0, max_norm=max_norm)
+        self.vocab_size, self.embedding_size, self.max_norm = vocab_size, embedding_size, max_norm
+        self.target, self.manual_shapes = target, manual_shapes
+        self.embedding_table = Parameter(initializer(param_init, (vocab_size, embedding_size)), "embedding_table")
+        self.gather = ops.Gather()
+
+    def construct(self, indices: Value) -> Value:
+        rows: Value = self.gather(self.embedding_table, indices)
+        if self.max_norm is None:
+            return rows
+        clipped: Value = ClipByNorm(rows.ndim - 1)(rows, Tensor(self.max_norm, dt.float32))
+        return clipped
+
+
+class MultiFieldEmbeddingLookup(EmbeddingLookup):
+    """Rows times weights, combined by field: indices, weights and field numbers (N, L) to (N, field_size, E).
+
+    `operator` is SUM, MEAN (weighted by the absolute weights) or MAX. Elements of weight 0 do not count; a field
+    without others is 0. `feature_num_list` is checked as little as in the reference.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        embedding_size: int,
+        field_size: int,
+        param_init: Initial = "normal",
+        target: str = "CPU",
+        slice_mode: str = "batch_slice",
+        feature_num_list: tuple[int, ...] | None = None,
+        max_norm: float | None = None,
+        sparse: bool = True,
+        operator: str = "SUM",
+    ) -> None:
+        where = slice_mode, feature_num_list, max_norm, sparse
+        super().__init__(vocab_size, embedding_size, param_init, target, *where)
+        whole({"layer": type(self).__name__}, 1, field_size=field_size)
+        one_of({"layer": type(self).__name__}, ("SUM", "MEAN", "MAX"), operator=operator)
+        self.field_size, self.operator = field_size, operator
+        self.hot = ops.OneHot(depth=field_size)
+        self.product, self.select, self.largest = ops.BatchMatMul(transpose_a=True), ops.Select(), ops.ReduceMax(axis=1)
+
+    def construct(self, input_indices: Value, input_values: Value, field_ids: Value) -> Value:  # type: ignore[override]
+        shapes = {"input_indices": input_indices, "input_values": input_values, "field_ids": field_ids}
+        fits = input_indices.ndim == 2 and len({x.shape for x in shapes.values()}) == 1
+        require(fits, f"{type(self).__name__} needs three (N, L)", **{name: x.type for name, x in shapes.items()})
+        rows = super().construct(input_indices) * input_values[:, :, None]
+        field = self.hot(field_ids)  # (N, L, F)
+        weight = self.product(field, ops.Abs()(input_values)[:, :, None])  # (N, F, 1)
+        if self.operator == "MAX":
+            lowest, counts = Tensor(np.float32(-np.inf)), (field * input_values[:, :, None])[:, :, :, None] != 0.0
+            total = self.largest(self.select(counts, rows[:, :, None, :], lowest))
+        else:
+            total = self.product(field, rows)
+        if self.operator == "MEAN":
+            total = total / self.select(weight > 0.0, weight, Tensor(1.0, dt.float32))
+        output: Value = self.select(weight > 0.0, total, Tensor(0.0, dt.float32))
+        return output

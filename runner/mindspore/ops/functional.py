@@ -1,0 +1,276 @@
+"""The reference's `ops.functional`: operators as functions. Scripts import them as `F`.
+
+Those of Python values are in `python_functions.py`; `assign`, `depend`, `partial` and `stop_gradient` are with their
+operators.
+"""
+
+from runner.mindspore.ops.indexing import ScatterNdUpdate, ScatterUpdate
+from runner.mindspore.ops.python_values import (
+    DType,
+    IsInstance,
+    IsSubClass,
+    Rank,
+    SameTypeShape,
+    ScalarCast,
+    ScalarToArray,
+    ScalarToTensor,
+    Shape,
+    Size,
+    TupleToArray,
+)
+from runner.mindspore.ops.reductions import AddN
+from runner.ops.activation import Tanh
+from runner.ops.activation_smooth import FastGeLU
+from runner.ops.activation_variants import GeLU
+from runner.ops.array import Cast, ExpandDims, Reshape, Slice, Transpose
+from runner.ops.bits import BitwiseAnd, BitwiseOr, BitwiseXor, Invert
+from runner.ops.compare import (
+    Equal,
+    Greater,
+    GreaterEqual,
+    Less,
+    LessEqual,
+    LogicalAnd,
+    LogicalNot,
+    LogicalOr,
+    Maximum,
+    Minimum,
+    NotEqual,
+    ReduceMax,
+    ReduceMin,
+    Select,
+)
+from runner.ops.creation import Eye, Fill, Range
+from runner.ops.cumulative_sum import CumSum
+from runner.ops.elementwise import Abs, Add, Exp, Log, Mul, Neg, Pow, RealDiv, Sqrt, Square, Sub
+from runner.ops.floor_division import FloorDiv, FloorMod
+from runner.ops.gather_elements import GatherD, Sort
+from runner.ops.handle import Identity
+from runner.ops.math import Cos, Floor, Reciprocal, Sin
+from runner.ops.print.operator import Print
+from runner.ops.reduce import ReduceMean, ReduceSum
+from runner.ops.rounding import IsFinite, IsNan
+from runner.ops.rows import Gather
+from runner.ops.scatter_nd import GatherNd, ScatterNd, TensorScatterUpdate
+from runner.ops.special import Erf, Erfc, Expm1
+from runner.ops.split import Squeeze, Stack, Tile, Unstack
+from runner.ops.strided_slice import StridedSlice
+from runner.ops.trigonometry import ACos, Acosh, Asin, Asinh, Atan, Atan2, Atanh, Cosh, Sinh, Tan
+
+__all__ = [
+    "FastGelu",
+    "GatherV2",
+    "Gelu",
+    "Inv",
+    "Pack",
+    "SparseGatherV2",
+    "TensorAdd",
+    "Unpack",
+    "absolute",
+    "acos",
+    "acosh",
+    "add",
+    "addn",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "cast",
+    "cos",
+    "cosh",
+    "cumsum",
+    "div",
+    "dtype",
+    "equal",
+    "erf",
+    "erfc",
+    "exp",
+    "expand_dims",
+    "eye",
+    "fill",
+    "floor",
+    "floordiv",
+    "gather",
+    "gather_d",
+    "gather_nd",
+    "ge",
+    "gt",
+    "identity",
+    "invert",
+    "isfinite",
+    "isinstance_",
+    "isnan",
+    "issubclass_",
+    "le",
+    "less",
+    "log",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "maximum",
+    "minimum",
+    "mul",
+    "neg_tensor",
+    "not_equal",
+    "pack",
+    "pows",
+    "print_",
+    "rank",
+    "reduce_max",
+    "reduce_mean",
+    "reduce_min",
+    "reduce_sum",
+    "reshape",
+    "same_type_shape",
+    "scalar_cast",
+    "scalar_to_array",
+    "scalar_to_tensor",
+    "scatter_nd",
+    "scatter_nd_update",
+    "scatter_update",
+    "select",
+    "shape",
+    "sin",
+    "sinh",
+    "size",
+    "sort",
+    "sqrt",
+    "square",
+    "squeeze",
+    "stack",
+    "strided_slice",
+    "sub",
+    "tan",
+    "tanh",
+    "tensor_add",
+    "tensor_div",
+    "tensor_exp",
+    "tensor_expm1",
+    "tensor_floordiv",
+    "tensor_ge",
+    "tensor_gt",
+    "tensor_le",
+    "tensor_lt",
+    "tensor_mod",
+    "tensor_mul",
+    "tensor_pow",
+    "tensor_range",
+    "tensor_scatter_update",
+    "tensor_slice",
+    "tensor_sub",
+    "tile",
+    "transpose",
+    "tuple_to_array",
+]
+absolute = Abs()
+acos = ACos()
+acosh = Acosh()
+add = Add()
+addn = AddN()
+asin = Asin()
+asinh = Asinh()
+atan = Atan()
+atan2 = Atan2()
+atanh = Atanh()
+bitwise_and = BitwiseAnd()
+bitwise_or = BitwiseOr()
+bitwise_xor = BitwiseXor()
+cast = Cast()
+cos = Cos()
+cosh = Cosh()
+cumsum = CumSum()
+div = RealDiv()
+dtype = DType()
+equal = Equal()
+erf = Erf()
+erfc = Erfc()
+exp = Exp()
+expand_dims = ExpandDims()
+eye = Eye()
+fill = Fill()
+floor = Floor()
+floordiv = FloorDiv()
+gather = Gather()
+gather_d = GatherD()
+gather_nd = GatherNd()
+ge = GreaterEqual()
+gt = Greater()
+invert = Invert()
+isfinite = IsFinite()
+isinstance_ = IsInstance()
+isnan = IsNan()
+issubclass_ = IsSubClass()
+le = LessEqual()
+less = Less()
+log = Log()
+logical_and = LogicalAnd()
+logical_not = LogicalNot()
+logical_or = LogicalOr()
+maximum = Maximum()
+minimum = Minimum()
+mul = Mul()
+neg_tensor = Neg()
+not_equal = NotEqual()
+pack = Stack()
+pows = Pow()
+print_ = Print()
+rank = Rank()
+reduce_max = ReduceMax()
+reduce_mean = ReduceMean()
+reduce_min = ReduceMin()
+reduce_sum = ReduceSum()
+reshape = Reshape()
+same_type_shape = SameTypeShape()
+scalar_cast = ScalarCast()
+scalar_to_array = ScalarToArray()
+scalar_to_tensor = ScalarToTensor()
+scatter_nd = ScatterNd()
+scatter_nd_update = ScatterNdUpdate()
+scatter_update = ScatterUpdate()
+select = Select()
+shape = Shape()
+sin = Sin()
+sinh = Sinh()
+size = Size()
+sort = Sort()
+sqrt = Sqrt()
+square = Square()
+squeeze = Squeeze()
+stack = Stack()
+strided_slice = StridedSlice()
+sub = Sub()
+tan = Tan()
+tanh = Tanh()
+tensor_add = Add()
+tensor_div = RealDiv()
+tensor_exp = Exp()
+tensor_expm1 = Expm1()
+tensor_floordiv = FloorDiv()
+tensor_ge = GreaterEqual()
+tensor_gt = Greater()
+tensor_le = LessEqual()
+tensor_lt = Less()
+tensor_mod = FloorMod()
+tensor_mul = Mul()
+tensor_pow = Pow()
+tensor_range = Range()
+tensor_scatter_update = TensorScatterUpdate()
+tensor_slice = Slice()
+tensor_sub = Sub()
+tile = Tile()
+transpose = Transpose()
+tuple_to_array = TupleToArray()
+
+
+# Second names of operators that the reference keeps for older scripts.
+
+TensorAdd = Add
+GatherV2 = SparseGatherV2 = Gather
+Pack, Unpack = Stack, Unstack
+Inv = Reciprocal
+Gelu, FastGelu = GeLU, FastGeLU
+identity = Identity
