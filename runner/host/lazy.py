@@ -49,9 +49,11 @@ def late_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[
     def load(name: str) -> Any:
         if name not in homes and name not in modules:
             return reference_attribute(package, name)
-        if homes.get(name, package) == package:  # a module of the package
-            return importlib.import_module(f"{package}.{name}")
-        value = getattr(importlib.import_module(homes[name]), name)
+        home = homes.get(name, package)
+        found = importlib.import_module(home)
+        if home == package or not hasattr(found, name):  # a module of a package
+            return importlib.import_module(f"{home}.{name}")
+        value = getattr(found, name)
         setattr(sys.modules[package], name, value)  # later uses do not call this function
         return value
 

@@ -55,6 +55,8 @@ ADDRESSES: dict[str, tuple[str, ...]] = {
     "parallel": ("runner.mindspore.parallel",),
     "parallel._utils": ("runner.mindspore.parallel",),
     "parallel._auto_parallel_context": ("runner.mindspore.parallel",),
+    "nn.dynamic_lr": ("runner.mindspore.nn.dynamic_lr",),
+    "dataset.config": ("runner.mindspore.dataset.config",),
     "dataset.engine": ("runner.dataset",),
     "dataset.engine.datasets": ("runner.dataset",),
     "dataset.engine.samplers": ("runner.dataset",),
@@ -70,7 +72,7 @@ ADDRESSES: dict[str, tuple[str, ...]] = {
 # Those that are files here, and attributes of their packages too.
 _FILES = (
     *("common.initializer", "communication.management", "dataset.transforms", "dataset.vision", "nn.cell"),
-    *("nn.dynamic_lr", "nn.loss", "nn.metrics", "nn.optim", "nn.wrap", "ops.composite", "ops.operations"),
+    *("nn.loss", "nn.metrics", "nn.optim", "nn.wrap", "ops.composite", "ops.operations"),
     *("train.amp", "train.callback", "train.loss_scale_manager", "train.model", "train.summary"),
 )
 # Missing names that scripts import and few of their configs use: what stands for them raises when it is called.

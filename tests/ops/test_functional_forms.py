@@ -13,7 +13,7 @@ from runner import dtype as dt, ops
 from runner.core.primitive import Primitive
 from runner.core.value import Tensor
 from runner.errors import ConfigError, ShapeError
-from runner.mindspore.ops import functional, functional as F, python_values
+from runner.mindspore.ops import functional as F, python_values
 
 
 def products():
@@ -151,9 +151,16 @@ def test_operators_as_functions(name: str, mode: str):
     assert np.allclose(made, {**BINARY, **UNARY}[name](*operands), rtol=1e-5, atol=1e-6)
 
 
+def served() -> dict[str, object]:
+    """What the table has for `runner.ops`, by its name there."""
+    return {name: value for name, value in vars(F).items() if name in ops.__all__ and getattr(ops, name) is value}
+
+
 def test_every_function_is_an_operator_under_another_name():
-    for name in F.__all__:
-        assert callable(getattr(F, name)), name
+    functions = {name: value for name, value in served().items() if not isinstance(value, type)}
+    assert len(functions) > 80
+    for name, function in functions.items():
+        assert callable(function), name
         assert name == name.lower()
     assert isinstance(F.tensor_add, Primitive)
 
@@ -195,7 +202,7 @@ def test_functions_of_python_values():
 
 
 def test_synonyms():
-    for name in functional.__all__:
-        assert getattr(ops, name) is getattr(functional, name)
+    names = {name for name, value in served().items() if isinstance(value, type) and value.__name__ != name}
+    assert names == {"FastGelu", "GatherV2", "Gelu", "Inv", "Pack", "SparseGatherV2", "TensorAdd", "Unpack", "identity"}
     assert ops.TensorAdd is ops.Add
     assert ops.GatherV2()(Tensor([1.0, 2.0]), Tensor([1]), 0).asnumpy().tolist() == [2.0]
