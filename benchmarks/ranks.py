@@ -32,8 +32,7 @@ from peers.timing import NETS, rows_of, shape_of, usual_steps
 from training import MODES, model_of
 
 from runner import context
-from runner.communication.launcher import join
-from runner.communication.world import World
+from runner.communication.world import World, join
 from runner.device import Device
 from runner.host.machine import usable_cores
 from runner.host.threads import kernel_threads

@@ -24,9 +24,7 @@ from runner.dataset.catalog import CATALOG, DatasetEntry
 from runner.importer.operators import RULES
 from runner.mindspore.addresses import coverage
 from runner.ops.composition import ComposedOperator
-from runner.validation.records import Frozen
-from runner.validation.rules import rule_of
-from runner.validation.validate import Invalid, show, validate
+from runner.validation.rules import Frozen, Invalid, rule_of, show, validate
 
 PICTURES = Path(__file__).parents[1] / "build" / "images"  # from docs/screenshots.py
 

@@ -172,7 +172,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             _check_output(console, words)
             return code
         except KeyboardInterrupt as stop:
-            from runner.host.signals import Terminated, exit_code
+            from runner.host.process import Terminated, exit_code
 
             what = "Terminated" if isinstance(stop, Terminated) else "Interrupted"
             return _fail(f"{what}; runner resume continues the run", exit_code(stop))

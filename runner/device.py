@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from runner.errors import ConfigError, DeviceError, nearest
 from runner.host.machine import runtimes, usable_cores
-from runner.validation.records import Frozen
-from runner.validation.rules import key
+from runner.validation.rules import Frozen, key
 
 MAX_ID = 4095
 MAX_THREADS = 1024

@@ -87,7 +87,7 @@ THIRD_PARTIES = {
     "hydra": {"runner.config", "runner.experiment.sweep"},
     "omegaconf": {"runner.config", "runner.experiment.sweep"},
     "safetensors": {"runner.train.checkpoint.arrays"},
-    "mpi4py": {"runner.communication.mpi"},
+    "mpi4py": {"runner.communication.world"},
     "tensorboardX": {"runner.host.event_files"},
     "mlflow": {"runner.experiment.tracking.mlflow"},
     "optuna": {"runner.experiment.sweep.optuna_study"},

@@ -16,7 +16,7 @@ from runner.host.machine import require_memory
 from runner.host.seed import generator, next_number
 from runner.types import Shape
 from runner.validation.keywords import KeywordNames
-from runner.validation.records import Frozen
+from runner.validation.rules import Frozen
 
 
 class Initializer(KeywordNames):

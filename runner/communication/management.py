@@ -5,7 +5,7 @@ from functools import partial
 from types import TracebackType
 
 from runner.communication import world
-from runner.communication.launcher import join
+from runner.communication.world import join
 from runner.errors import ConfigError
 from runner.host.lazy import reference_attribute
 from runner.validation.arguments import whole_number

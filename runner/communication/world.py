@@ -3,11 +3,22 @@
 A process that has not joined others is a world of size 1, whose collectives return their operands.
 """
 
+import ctypes
+import json
+import math
+import os
+import platform
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import count
 from typing import Any
 
 import numpy as np
+
+from runner.communication.ordered_sum import OrderedSum, Scratch, ordered_sum
+from runner.errors import ConfigError, TrainingError
 
 
 class World:
@@ -110,3 +121,220 @@ def isolated() -> Iterator[None]:
         yield
     finally:
         enter(among)
+
+
+# MPI, which transports bytes only: `ordered_sum.py` adds, in a fixed order. The only file that uses mpi4py.
+
+INSTALL = 'pip install "runner-ml[mpi]" (mpi4py and the wheel of MPICH; no system package is needed)'
+POLLS = 200  # between two pauses, about 50 microseconds: what has arrived in part needs several to be whole
+PATIENCE = 0.05  # the next pause, as a share of the time waited so far
+FIRST_PAUSE, LONGEST_PAUSE = 5e-5, 5e-3  # seconds
+
+
+class MpiWorld(World):
+    """The processes of one mpirun, which announces `rank` and `expected`, their number.
+
+    Raises ConfigError, and TrainingError when they do not start within `seconds`.
+    """
+
+    def __init__(self, rank: int, expected: int, seconds: float) -> None:
+        self._mpi = _loaded()
+        _start(self._mpi, f"{rank} of {expected}", seconds)
+        self._steps = self._mpi.COMM_WORLD.Dup()
+        self._end = self._mpi.COMM_WORLD.Dup()  # separate: ranks wait for the end while others still communicate
+        self.rank, self.size = self._steps.Get_rank(), self._steps.Get_size()
+        if self.size != expected:
+            rows = {"mpirun": f"{expected} processes", "mpi4py": f"{self.size}, {_library(self._mpi)}"}
+            repair = "the mpirun that belongs to mpi4py's MPI: with the wheel of MPICH, the one beside python"
+            raise ConfigError("mpirun and mpi4py belong to different MPI libraries", **rows, repair=repair)
+        here = self._steps.Split_type(self._mpi.COMM_TYPE_SHARED)
+        self.local_rank, self.local_size = here.Get_rank(), here.Get_size()
+        self._begun: dict[tuple[int, ...], OrderedSum] = {}
+        self._scratch, self._sums = Scratch(), count()
+        self.hosts = ["unknown"] * self.size
+        self.limit = seconds
+        every = self.all_gathered([platform.node(), os.urandom(8).hex()])
+        self.hosts, self.id = [host for host, _ in every], every[0][1]
+        self.limit = None
+
+    def begin(self, arrays: Sequence[np.ndarray]) -> None:
+        """Start sending; `summed` with the same arrays continues."""
+        self._begun[_key(arrays)] = self._ordered_sum(arrays)
+
+    def summed(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """As described in `World`. Raises TrainingError when ranks have ended."""
+        started = self._begun.pop(_key(arrays), None) or self._ordered_sum(arrays)
+        return started.result()
+
+    def _ordered_sum(self, arrays: Sequence[np.ndarray]) -> OrderedSum:
+        return ordered_sum(self, self._scratch, arrays, next(self._sums))
+
+    def exchange(self, name: str, *buffers: np.ndarray, **how: int) -> Any:
+        """Start a non-blocking MPI call, such as `Isend`, on arrays as bytes. Raises TrainingError."""
+        try:
+            return getattr(self._steps, name)(*[_bytes(buffer) for buffer in buffers], **how)
+        except self._mpi.Exception as reason:
+            raise self._lost(reason) from None
+
+    def finish(self, request: Any, seconds: float | None = None) -> bool:
+        """Wait for a non-blocking call, without occupying the processor and with signals handled.
+
+        Returns whether it is done; False after `seconds`. Raises TrainingError.
+        """
+        try:
+            return bool(request.Test()) or _wait(request, seconds)
+        except self._mpi.Exception as reason:
+            raise self._lost(reason) from None
+
+    def _lost(self, reason: Exception) -> TrainingError:
+        return TrainingError("the connection between ranks is lost", rank=self.rank, reason=reason)
+
+    def shared(self, value: Any, by: int = 0) -> Any:
+        """Broadcast a JSON value of one rank."""
+        text = np.frombuffer(json.dumps(value).encode(), np.uint8)
+        length = self._of(by, np.array([len(text)], np.int64))[0]
+        made = self._of(by, text if self.rank == by else np.zeros(length, np.uint8))
+        return json.loads(made.tobytes())
+
+    def shared_arrays(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Broadcast the first rank's arrays."""
+        return [self._of(0, array) for array in arrays]
+
+    def _of(self, rank: int, array: np.ndarray) -> np.ndarray:
+        made = np.array(array, order="C")
+        if made.size and not self.finish(self.exchange("Ibcast", made, root=rank), self.limit):
+            raise self._missing([rank])
+        return made
+
+    def all_gathered(self, value: Any) -> list[Any]:
+        """As described in `World`. Messages from rank to rank, since a collective does not know which rank is late."""
+        text = np.frombuffer(json.dumps(value).encode(), np.uint8)
+        others = [rank for rank in range(self.size) if rank != self.rank]
+        sent = [self.exchange("Isend", part, dest=to) for to in others for part in (np.array([len(text)]), text)]
+        lengths = {rank: np.zeros(1, np.int64) for rank in others}
+        self._finish_all({rank: self.exchange("Irecv", lengths[rank], source=rank) for rank in others})
+        texts = {rank: np.zeros(int(lengths[rank][0]), np.uint8) for rank in others}
+        self._finish_all({rank: self.exchange("Irecv", texts[rank], source=rank) for rank in others})
+        for request in sent:
+            self.finish(request, self.limit)
+        return [value if rank == self.rank else json.loads(texts[rank].tobytes()) for rank in range(self.size)]
+
+    def _finish_all(self, requests: dict[int, Any]) -> None:
+        """Finish the requests, one for each other rank. Raises TrainingError, naming the ranks that are late."""
+        end = math.inf if self.limit is None else time.monotonic() + self.limit
+        late = [rank for rank, one in requests.items() if not self.finish(one, max(0.0, end - time.monotonic()))]
+        if late:
+            raise self._missing(late)
+
+    def _missing(self, ranks: Sequence[int]) -> TrainingError:
+        late = ", ".join(f"{rank} of {self.size} on {self.hosts[rank]}" for rank in ranks)
+        rows = {"missing": late, "waited": f"{self.limit:g} seconds", "key": "parallel.timeout_seconds"}
+        self.limit = None  # later exchanges of this rank's error would only wait again
+        return TrainingError("ranks do not answer", rank=self.rank, host=platform.node(), **rows)
+
+    def gathered(self, number: int) -> list[int]:
+        """All-gather one number."""
+        every = np.zeros(self.size, np.int64)
+        self.finish(self.exchange("Iallgather", np.array([number], np.int64), every))
+        return [int(one) for one in every]
+
+    def met(self, seconds: float | None = None) -> bool:
+        """Wait for all ranks; once per run."""
+        return _wait(self._end.Ibarrier(), seconds)
+
+    def abort(self, exit_code: int) -> None:
+        """`MPI_Abort`: mpirun ends all ranks, and exits with this code."""
+        self._mpi.COMM_WORLD.Abort(exit_code)
+
+
+def _key(arrays: Sequence[np.ndarray]) -> tuple[int, ...]:
+    return tuple([id(array) for array in arrays])
+
+
+def _bytes(array: np.ndarray) -> np.ndarray:
+    return array.reshape(-1).view(np.uint8)
+
+
+def _wait(request: Any, seconds: float | None = None) -> bool:
+    """Poll until a request is done or the time is over; pauses grow with the time waited, so they add little."""
+    start, end = time.monotonic(), math.inf if seconds is None else time.monotonic() + seconds
+    while True:
+        for _ in range(POLLS):
+            if request.Test():
+                return True
+        now = time.monotonic()
+        if now > end:
+            return False
+        # Where ranks share cores, one that sleeps is woken soon; one that only yields waits for a slice of the others.
+        time.sleep(min(max(FIRST_PAUSE, PATIENCE * (now - start)), LONGEST_PAUSE))
+
+
+def _loaded() -> Any:
+    """mpi4py, without starting MPI."""
+    try:
+        import mpi4py
+
+        mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
+        from mpi4py import MPI
+    except (ImportError, RuntimeError, OSError) as reason:
+        rows = {"reason": str(reason).splitlines()[0], "repair": INSTALL}
+        raise ConfigError("mpirun has started this process, but mpi4py cannot be used", **rows) from None
+    return MPI
+
+
+def _start(mpi: Any, rank: str, seconds: float) -> None:
+    """Start MPI, which waits in C until all processes have started it.
+
+    In a thread, and called through ctypes, which releases the lock of the interpreter: the main thread handles signals
+    and the time limit. Raises TrainingError after `seconds`.
+    """
+    if mpi.Is_initialized():
+        return
+    start = ctypes.CDLL(mpi.__file__).MPI_Init_thread
+    done = threading.Event()
+
+    def run() -> None:
+        start(None, None, mpi.THREAD_MULTIPLE, ctypes.byref(ctypes.c_int()))
+        done.set()
+
+    threading.Thread(target=run, name="MPI_Init", daemon=True).start()
+    end = time.monotonic() + seconds
+    while not done.wait(LONGEST_PAUSE):
+        if time.monotonic() > end:
+            rows = {"rank": rank, "host": platform.node(), "waited": f"{seconds:g} seconds"}
+            repair = "see the output of the other processes; a longer parallel.timeout_seconds"
+            raise TrainingError("not all processes of mpirun have started", **rows, repair=repair)
+    mpi.COMM_WORLD.Set_errhandler(mpi.ERRORS_RETURN)
+
+
+def _library(mpi: Any) -> str:
+    return str(mpi.Get_library_version()).splitlines()[0]
+
+
+# Rank and size as mpirun sets them in the environment; MPI is loaded only when there are several processes.
+
+# Environment variables with rank and size: MPICH, Intel MPI and Slurm (the first pair), Open MPI.
+LAUNCHERS = ("PMI_RANK", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")
+
+
+def launched() -> tuple[int, int]:
+    """Rank and size from the launcher of this process; (0, 1) without one."""
+    for rank, size in LAUNCHERS:
+        found = os.environ.get(rank, ""), os.environ.get(size, "")
+        if found[0].isdigit() and found[1].isdigit():
+            return int(found[0]), int(found[1])
+    return 0, 1
+
+
+START_SECONDS = 300.0  # how long a process waits for the others to start MPI
+
+
+def join(seconds: float = START_SECONDS) -> World:
+    """Join the world that mpirun launched this process in; without mpirun a world of size 1.
+
+    Raises ConfigError when mpi4py or its MPI library is missing, or is not the MPI of mpirun, and TrainingError when
+    other processes have not joined within `seconds`.
+    """
+    if world().size == 1 and launched()[1] > 1:
+        enter(MpiWorld(*launched(), seconds))
+    return world()

@@ -17,8 +17,7 @@ from runner.config.groups.tracking import consistency_errors as tracking_errors
 from runner.config.schema import Expectation, RunConfig
 from runner.dataset.catalog import AUGMENTABLE, CATALOG
 from runner.errors import ConfigError, raise_all
-from runner.validation.rules import Rule, rule_of
-from runner.validation.validate import Invalid, describe, invalid_value_error, unknown_key, validate
+from runner.validation.rules import Invalid, Rule, describe, invalid_value_error, rule_of, unknown_key, validate
 
 MAX_ERRORS = 100
 NO_HINTS: Mapping[str, str] = {}

@@ -17,11 +17,11 @@ from types import ModuleType
 from runner import register
 from runner.config.project import TABLE, project
 from runner.errors import LIBRARY, PACKAGE, SITE_PACKAGES, ConfigError, RunnerError, user_lines
+from runner.host.console import LOG
 from runner.host.files import read_bytes
-from runner.host.log import LOG
+from runner.register import definition_of
 from runner.validation.paths import path_problem
-from runner.validation.records import Frozen
-from runner.validation.signature import definition_of
+from runner.validation.rules import Frozen
 
 GROUP = "runner.plugins"
 VARIABLE, FLAG = "RUNNER_CODE", "--code"

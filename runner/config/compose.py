@@ -33,10 +33,9 @@ from runner.config.project import project
 from runner.config.schema import RunConfig, RunRequest, plain
 from runner.config.source import FolderSource
 from runner.errors import ConfigError, ConfigErrors, raise_all
-from runner.host.json_file import delete_dotted, set_dotted
+from runner.host.json import delete_dotted, set_dotted
 from runner.validation.paths import ALLOWED, path_problem
-from runner.validation.records import Frozen
-from runner.validation.validate import show
+from runner.validation.rules import Frozen, show
 
 
 class Composition(Frozen):

@@ -19,8 +19,7 @@ from runner.config import gate, project
 from runner.config.schema import RunConfig
 from runner.errors import ConfigError
 from runner.validation.paths import ALLOWED, path_problem
-from runner.validation.rules import rule_of
-from runner.validation.validate import show
+from runner.validation.rules import rule_of, show
 
 Typed = Mapping[str, object]  # the values of the keys that the command line sets
 

@@ -18,7 +18,7 @@ from runner.config.compose import compose
 from runner.config.hydra_errors import as_config_error
 from runner.config.loader import Loader, current_config
 from runner.errors import ConfigError, known_names
-from runner.validation.validate import show
+from runner.validation.rules import show
 
 
 def show_requested(args: argparse.Namespace) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from runner.errors import ConfigError, nearest
 from runner.validation.paths import ALLOWED, path_problem
-from runner.validation.validate import show
+from runner.validation.rules import show
 
 ENVIRONMENT = ("HOME", "USER", "PWD")  # and everything that starts with RUNNER_
 RESOLVERS = ("oc.env", "oc.select", "oc.dict.keys", "oc.dict.values", "now", "hydra", "python_version")

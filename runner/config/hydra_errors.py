@@ -11,7 +11,7 @@ from runner.config.groups.parallel import HINT, UNSUPPORTED
 from runner.config.overrides import COMMAND_LINE
 from runner.config.project import project
 from runner.errors import ConfigError, RunnerError, nearest
-from runner.validation.validate import show
+from runner.validation.rules import show
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from runner.config.containment import Typed, path_error
 from runner.errors import ConfigError, raise_all
-from runner.validation.validate import show
+from runner.validation.rules import show
 
 _NUMBER = re.compile(r"(\$\{\s*hydra[.:]job\.(?:num|id)\s*\})")
 _SUBDIR = "hydra.sweep.subdir"

@@ -38,8 +38,8 @@ from runner.config.project import OUTPUTS, SWEEPS, project
 from runner.config.repository import CountingRepository, SharedRepository
 from runner.config.source import POOL, SEARCH, FolderSource, PluginSource, SchemaSource
 from runner.errors import ConfigError, raise_all
-from runner.host import resources
-from runner.validation.validate import show
+from runner.host import files
+from runner.validation.rules import show
 
 NOW = "${now:%Y-%m-%d}/${now:%H-%M-%S}"
 RECORDS = ".hydra"  # the folder in the run directory with Hydra's records
@@ -70,7 +70,7 @@ class Loader(ConfigLoaderImpl):
         path.append("hydra", "runner-plugins://")
         if config_path is None and (folder := here.conf_folder) is not None:
             path.append("project", f"runner://{folder}")
-        path.append("main", f"runner://{_folder(config_path or resources.folder('conf'))}")
+        path.append("main", f"runner://{_folder(config_path or files.folder('conf'))}")
         if config_dir is not None:
             path.append("command-line", f"runner://{_folder(config_dir)}")
         path.append("schema", "runner-schema://")

@@ -8,10 +8,9 @@ from typing import Any
 
 from runner import register
 from runner.config.project import OUTPUTS, project
-from runner.host import json_data
+from runner.host import json
 from runner.host.files import make_directory, write_json
-from runner.register import NAME, Entry, Kind
-from runner.validation.signature import Key
+from runner.register import NAME, Entry, Key, Kind
 
 FILE = ".registered_names.json"
 
@@ -38,14 +37,14 @@ def write() -> None:
             defaults = {name: key.default for name, key in entry.keys.items()}
             found.setdefault(entry.kind.name, {})[entry.name] = defaults
     path = _path(here.outputs)
-    if json_data.read_optional(path) != found:
+    if json.read_optional(path) != found:
         make_directory(path.parent)
         write_json(path, found)
 
 
 def declare() -> None:
     """Declare the names of the cache in the registry; a damaged cache has none. Raises ConfigError."""
-    for kind, entries in json_data.read_optional(_path(project().outputs)).items():
+    for kind, entries in json.read_optional(_path(project().outputs)).items():
         for name, defaults in entries.items() if kind in register.KINDS and isinstance(entries, dict) else ():
             if NAME.fullmatch(name) and isinstance(defaults, dict):
                 register.KINDS[kind].add(CachedEntry(register.KINDS[kind], name, defaults))

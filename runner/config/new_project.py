@@ -10,8 +10,8 @@ from pathlib import Path
 
 from runner.config.project import FILE
 from runner.errors import BusyError, ConfigError
-from runner.host import files, resources
-from runner.validation.validate import show
+from runner.host import files
+from runner.validation.rules import show
 
 PLACEHOLDER = "my_project"  # the name of project and package in the files of the template
 FOLDER = "template"
@@ -52,7 +52,7 @@ def create(folder: Path, name: str) -> None:
 
 def _contents(name: str) -> Iterator[tuple[str, str]]:
     """The files of a project of this name: relative paths and texts."""
-    template = resources.folder(FOLDER)
+    template = files.folder(FOLDER)
     for path in sorted(template.rglob("*")):
         relative = path.relative_to(template)
         if path.is_file() and not set(relative.parts) & set(IGNORED):

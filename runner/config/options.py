@@ -12,7 +12,7 @@ from runner.config import read
 from runner.config.groups import GROUPS, NAMED, REGISTERED
 from runner.config.groups.callback import CALLBACKS
 from runner.config.schema import RunConfig, defaults
-from runner.host import resources
+from runner.host import files
 
 TABLES = (*GROUPS, "callbacks")
 
@@ -20,7 +20,7 @@ TABLES = (*GROUPS, "callbacks")
 def all_options(folders: Iterable[Path] = ()) -> dict[str, list[str]]:
     """The options of each group of runner, from `conf/`, further folders and tables, in alphabetical order."""
     found: dict[str, set[str]] = {group: set(option_names(group)) for group in TABLES}
-    for folder in (resources.folder("conf"), *folders):
+    for folder in (files.folder("conf"), *folders):
         for file in folder.glob("*/*"):
             if file.suffix in read.SUFFIXES:
                 found.setdefault(file.parent.name, set()).add(file.stem)

@@ -22,7 +22,7 @@ from hydra.errors import HydraException
 
 from runner.config import gate
 from runner.errors import ConfigError
-from runner.validation.validate import show
+from runner.validation.rules import show
 
 MAX_LENGTH = 4096
 MAX_OVERRIDES = 1000

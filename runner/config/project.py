@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from runner.errors import ConfigError, known_names
-from runner.host import json_file
+from runner.host import json
 from runner.validation.paths import path_problem
-from runner.validation.records import Frozen
-from runner.validation.validate import show
+from runner.validation.rules import Frozen, show
 
 FILES = ("pyproject.toml", "runner.toml")
 FILE = FILES[0]
@@ -91,7 +90,7 @@ def _table(file: Path) -> Mapping[str, Any] | None:
     import tomllib  # late: most runs have no project file
 
     try:
-        text = json_file.text(json_file.content(file))
+        text = json.text(json.content(file))
         if file.name == FILE and not all(name in text for name in TABLE.split(".")):
             return None  # of another tool, and none of runner's business
         values: Any = tomllib.loads(text)

@@ -12,8 +12,8 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 from runner.errors import ConfigError
-from runner.host import json_file
-from runner.host.json_file import MAX_DEPTH, MAX_NODES
+from runner.host import json
+from runner.host.json import MAX_DEPTH, MAX_NODES
 
 SUFFIXES = (".yaml", ".json")
 
@@ -28,11 +28,11 @@ def read(path: Path) -> tuple[Any, str | None]:
     """
     text = _text(path)
     if path.suffix == ".json":
-        values = json_file.parse(text, display_path(path))
+        values = json.parse(text, display_path(path))
         package = values.pop("@package", None) if isinstance(values, dict) else None
         return values, package
     values = _yaml_values(path, text)
-    json_file.measure(values)
+    json.measure(values)
     return values, _header(text)
 
 
@@ -64,7 +64,7 @@ def display_path(file: Path) -> str:
 
 
 def _text(path: Path) -> str:
-    return json_file.text(json_file.content(path))
+    return json.text(json.content(path))
 
 
 def _yaml_values(path: Path, text: str) -> Any:
@@ -75,9 +75,9 @@ def _yaml_values(path: Path, text: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         location = f"{display_path(path)}:{mark.line + 1}:{mark.column + 1}" if mark else f"{display_path(path)}:1:1"
-        raise json_file.syntax_error("YAML", location, error.problem or error.context or "not YAML") from None
+        raise json.syntax_error("YAML", location, error.problem or error.context or "not YAML") from None
     except RecursionError:
-        raise json_file.too_deep() from None
+        raise json.too_deep() from None
     except (yaml.YAMLError, ValueError) as error:
         raise ConfigError("the file cannot be read", reason=str(error).splitlines()[0]) from None
 
@@ -152,7 +152,7 @@ def _check_limits(text: str) -> None:
             if anchor:
                 sizes[anchor] = count - before + 1
         if len(opened) > MAX_DEPTH:
-            raise json_file.too_deep()
+            raise json.too_deep()
         if count > MAX_NODES:
             raise ConfigError("too many values", allowed=f"{MAX_NODES} in one file")
 

@@ -25,10 +25,18 @@ from runner.config.groups.record import Records
 from runner.config.groups.session import SessionSettings
 from runner.config.groups.tracking import NoTracking, Tracking
 from runner.device import DeviceSettings
-from runner.host.json_file import flat
-from runner.validation.records import Frozen
-from runner.validation.rules import FILE_PATH, LARGEST_FLOAT32, MAX_COUNT, MAX_SEED, as_path, key
-from runner.validation.validate import Invalid, validate
+from runner.host.json import flat
+from runner.validation.rules import (
+    FILE_PATH,
+    LARGEST_FLOAT32,
+    MAX_COUNT,
+    MAX_SEED,
+    Frozen,
+    Invalid,
+    as_path,
+    key,
+    validate,
+)
 
 
 def _default(records: Records[Any]) -> Any:

@@ -9,9 +9,7 @@ from typing import Any
 
 from runner.config import read
 from runner.errors import ConfigError, nearest
-from runner.validation.name_patterns import Names
-from runner.validation.rules import FILE_PATH
-from runner.validation.validate import Invalid, validate
+from runner.validation.rules import FILE_PATH, Invalid, Names, validate
 
 MOST_STARS = 4
 # Layers of torch.nn: linear layers, convolutions and their biases have our names.

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from runner.communication.auto_parallel import (
+from runner.communication.settings import (
     ParallelMode,
     get_auto_parallel_context,
     reset_auto_parallel_context,
@@ -23,8 +23,8 @@ from runner.core.precision import DEFAULT, Policy, policy
 from runner.device import Device
 from runner.errors import ConfigError, nearest
 from runner.host import ownership
+from runner.host.console import LOG
 from runner.host.lazy import reference_attribute
-from runner.host.log import LOG
 from runner.host.ownership import OutputDirectory
 from runner.observe import dump, graph, profile
 from runner.observe.dump.settings import FILES as DUMP_FILES, PATH_KEY

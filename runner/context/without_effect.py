@@ -5,9 +5,8 @@ They are checked, kept and returned; a setting that differs from its default is 
 
 from typing import Any, NamedTuple
 
-from runner.host.log import note_once
-from runner.validation.rules import FREE, Rule
-from runner.validation.validate import Invalid, invalid_value_error, validate
+from runner.host.console import note_once
+from runner.validation.rules import FREE, Invalid, Rule, invalid_value_error, validate
 
 
 class Setting(NamedTuple):

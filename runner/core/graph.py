@@ -9,7 +9,7 @@ import numpy as np
 from runner.core.primitive import Node, infer
 from runner.core.value import Parameter, Symbol, Value
 from runner.errors import InternalError
-from runner.validation.records import Frozen
+from runner.validation.rules import Frozen
 
 
 class Graph(Frozen):

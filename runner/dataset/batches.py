@@ -8,9 +8,9 @@ from runner.dataset.pipeline import Dataset
 from runner.dataset.selection import RowSelection
 from runner.dataset.transforms.c_transforms.labels import OneHot, TypeCast
 from runner.errors import ConfigError
+from runner.register import Key
 from runner.validation.arguments import flag
-from runner.validation.signature import Key
-from runner.validation.validate import Invalid, validate
+from runner.validation.rules import Invalid, validate
 
 __all__ = ["open_dataset"]
 

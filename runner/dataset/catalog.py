@@ -20,8 +20,7 @@ from runner.dataset.readers.catalog_images import IMAGE, CatalogImages
 from runner.dataset.sources import Cifar10Dataset, DigitsDataset, MnistDataset, SyntheticDataset
 from runner.dataset.transforms.c_transforms.labels import TypeCast
 from runner.errors import ConfigError
-from runner.validation.records import Frozen
-from runner.validation.rules import MAX_COUNT, Rule
+from runner.validation.rules import MAX_COUNT, Frozen, Rule
 
 MAX_IMAGE_SIZE = 4096
 NUM_CLASSES = 10  # of every built-in dataset

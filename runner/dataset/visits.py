@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from runner.host import seed
-from runner.validation.records import Frozen
+from runner.validation.rules import Frozen
 
 PURPOSE = 0x41554731  # separates these numbers from others that are derived from the seed
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from runner import compile as compiler, context
-from runner.communication import auto_parallel
+from runner.communication import settings as auto_parallel
 from runner.communication.world import world
 from runner.config.groups.dataset import DatasetSettings
 from runner.config.groups.metric import METRICS
@@ -22,7 +22,7 @@ from runner.device import Device
 from runner.errors import ConfigError, DeviceError, known_names
 from runner.experiment.model_inputs import ModelInputs
 from runner.experiment.network import NO_ROLES, ParameterRoles, adapt_network, create_network
-from runner.host.log import LOG
+from runner.host.console import LOG
 from runner.host.machine import require_memory
 from runner.nn.cell import Cell
 from runner.nn.metrics.base import AnyMetric

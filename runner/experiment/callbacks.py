@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from runner.errors import ConfigError
-from runner.host.journal import Journal
+from runner.host.files import Journal
 from runner.train.callback import Callback, RunContext, step_in_epoch
 
 

@@ -5,9 +5,8 @@ from typing import Any, Protocol
 
 from runner.config.schema import CheckpointSettings
 from runner.experiment.manifest import RunDescription, check_identity
-from runner.host.files import make_directory
-from runner.host.journal import Journal
-from runner.host.log import LOG
+from runner.host.console import LOG
+from runner.host.files import Journal, make_directory
 from runner.train.callback import Callback, CallbackParameters, RunContext, step_in_epoch
 from runner.train.checkpoint import state
 from runner.train.checkpoint.folder import sweep_run

@@ -8,7 +8,7 @@ from dataclasses import replace
 from runner.config.groups import dump as group
 from runner.config.schema import RunRequest
 from runner.experiment import output_directories
-from runner.host.log import LOG
+from runner.host.console import LOG
 from runner.observe import dump
 
 FOLDER = "dump"  # in the run directory, when the config names no other

@@ -23,9 +23,8 @@ from runner.experiment.graphs import graph_observer
 from runner.experiment.manifest import ManifestWriter, description_of
 from runner.experiment.results import write_networks
 from runner.host import files
-from runner.host.files import write_json
-from runner.host.journal import Journal
-from runner.host.log import LOG
+from runner.host.console import LOG
+from runner.host.files import Journal, write_json
 from runner.nn.steps import GraphStep
 from runner.nn.wrap import WithEvalCell
 from runner.train.callback import CallbackParameters

@@ -16,12 +16,12 @@ from runner.experiment.ranks.processes import processes_of
 from runner.experiment.resume import SWEEP_FILE, folder_and_overrides, read_record
 from runner.experiment.script import resume as script
 from runner.experiment.status import STATUS_FILE
-from runner.host.json_data import read_optional
-from runner.host.log import LOG
-from runner.host.signals import stopped_by_signals
+from runner.host.console import LOG
+from runner.host.json import read_optional
+from runner.host.process import stopped_by_signals
 from runner.train.checkpoint import state
 from runner.validation.paths import ALLOWED, path_problem
-from runner.validation.validate import show
+from runner.validation.rules import show
 
 FOLDER_KEY = "hydra.run.dir"
 CHECKPOINTS = "checkpoints"

@@ -20,7 +20,7 @@ from runner.experiment.status import LOCK_FILE, kept_status
 from runner.host import files
 from runner.host.console import Console
 from runner.host.lazy import gc_paused
-from runner.host.signals import stopped_by_signals
+from runner.host.process import stopped_by_signals
 
 
 def run(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> dict[str, Any]:

@@ -19,10 +19,10 @@ from runner.errors import ConfigError, changed_rows
 from runner.experiment import code
 from runner.experiment.build import Experiment
 from runner.experiment.callbacks import Stopwatch, number
+from runner.host.console import as_unicode
 from runner.host.files import sha256, write_json
-from runner.host.json_file import flat
+from runner.host.json import flat
 from runner.host.machine import cpu_model, packages
-from runner.host.plain_text import as_unicode
 from runner.nn.metrics.base import direction_of
 from runner.train.callback import Callback, CallbackParameters, RunContext
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from runner.errors import TrainingError
-from runner.host.json_data import without_lists
+from runner.host.json import without_lists
 from runner.nn.metrics.base import AnyMetric, is_scalar
 
 

@@ -6,9 +6,9 @@ from typing import Any
 from runner.dataset.facts import facts_of
 from runner.dataset.pipeline import Dataset
 from runner.dataset.preprocessing import Preprocessing
-from runner.host.plain_text import as_unicode
+from runner.host.console import as_unicode
 from runner.types import TensorType
-from runner.validation.records import Frozen
+from runner.validation.rules import Frozen
 
 INPUTS_FILE = "inputs.json"
 SHAPE, NAMES = "input_shape", "class_names"

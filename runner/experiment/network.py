@@ -9,10 +9,10 @@ from runner.config.groups.session import SessionSettings
 from runner.config.schema import RunConfig
 from runner.core.value import Parameter
 from runner.errors import ConfigError, collect_errors, raise_all
-from runner.host.log import LOG
+from runner.host.console import LOG
 from runner.nn.pooling import set_impl_mode
 from runner.types import TensorType
-from runner.validation.records import Frozen
+from runner.validation.rules import Frozen
 
 FREEZE, HEAD = {"key": "network.freeze"}, {"key": "network.head"}
 

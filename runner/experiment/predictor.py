@@ -24,10 +24,10 @@ from runner.experiment.evaluate_run import saved_values
 from runner.experiment.model_inputs import ModelInputs
 from runner.experiment.run import MANIFEST_FILE, run_environment
 from runner.experiment.stored_inputs import read_inputs
-from runner.host.json_data import read_optional
+from runner.host.json import read_optional
 from runner.train.checkpoint import initial_weights
 from runner.train.model import Model
-from runner.validation.records import Frozen
+from runner.validation.rules import Frozen
 
 ARRAYS = (".npy", ".npz")
 

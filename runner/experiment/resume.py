@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.communication.launcher import launched
+from runner.communication.world import launched
 from runner.config import code, overrides
 from runner.config.check import check
 from runner.config.compose import with_overrides
@@ -17,10 +17,10 @@ from runner.experiment.code import naming_code_of
 from runner.experiment.ranks.processes import on_all_ranks, processes_of
 from runner.experiment.script import resume as script
 from runner.experiment.status import STATUS_FILE
-from runner.host import json_data
-from runner.host.signals import stopped_by_signals
+from runner.host import json
+from runner.host.process import stopped_by_signals
 from runner.validation.paths import ALLOWED, path_problem
-from runner.validation.validate import show
+from runner.validation.rules import show
 
 SWEEP_FILE = "sweep.jsonl"
 
@@ -60,7 +60,7 @@ def resume(
     Without a checkpoint the run starts again. Raises ConfigError when there is no run, when it is finished, or when
     something has changed that its results depend on (unless `force`), and BusyError while it is still running.
     """
-    with naming_code_of(Path(folder), json_data.read_optional(Path(folder) / run.MANIFEST_FILE)):
+    with naming_code_of(Path(folder), json.read_optional(Path(folder) / run.MANIFEST_FILE)):
         request = on_all_ranks(lambda: _request(Path(folder), lines, force, given_code))
         with stopped_by_signals(), processes_of(request.config) as ranks:
             return ranks.run(output_directories.with_directories(request, ranks.first), launch.execute_recorded)
@@ -90,7 +90,7 @@ def _check_one_process(place: Path, what: str) -> None:
 def read_record(place: Path, name: str) -> dict[str, Any]:
     """A JSON file of a run directory. Raises ConfigError when it is missing or damaged."""
     try:
-        return json_data.read_object(place / name)
+        return json.read_object(place / name)
     except DataError as error:
         rows = {"damaged": name, "reason": error.rows.get("reason", error.what)}
         rows = rows if (place / name).exists() else {"missing": name, "hint": "runner ls lists runs"}

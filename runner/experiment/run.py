@@ -31,11 +31,10 @@ from runner.experiment.model_inputs import INPUTS_FILE, ModelInputs
 from runner.experiment.ranks import synchronize
 from runner.experiment.step_graph import StepGraphWriter
 from runner.host import seed
-from runner.host.files import write_json
-from runner.host.journal import Journal
-from runner.host.json_data import without_lists
-from runner.host.log import LOG
-from runner.host.signals import Interruption
+from runner.host.console import LOG
+from runner.host.files import Journal, write_json
+from runner.host.json import without_lists
+from runner.host.process import Interruption
 from runner.observe import dump as dumps
 from runner.ops.random_counter import COUNTER
 from runner.train import device_setup

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from runner.errors import ConfigError, RunnerError, StorageError
-from runner.host import files, json_data
-from runner.host.console import Console
-from runner.host.process import own_identity
-from runner.host.signals import exit_code
-from runner.host.timestamp import now
+from runner.host import files, json
+from runner.host.console import Console, now
+from runner.host.process import exit_code, own_identity
 
 STATUS_FILE, LOCK_FILE = "status.json", ".lock"
 
@@ -37,7 +35,7 @@ def kept_status(folder: Path, names: Mapping[str, Any], console: Console, resume
     refused (ConfigError) restores the status before it.
     """
     status = Status(folder, names)
-    before = files.read_bytes(status.path, json_data.MAX_BYTES) if resume and status.path.exists() else None
+    before = files.read_bytes(status.path, json.MAX_DATA_BYTES) if resume and status.path.exists() else None
     status.write()
     try:
         yield status

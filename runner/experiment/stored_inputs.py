@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from runner import dtype as dt
-from runner.dataset.readers.json_values import StoredValues
 from runner.dataset.readers.stored_preprocessing import READERS, stored_preprocessing
 from runner.errors import DataError
 from runner.experiment.model_inputs import INPUTS_FILE, NAMES, SHAPE, ModelInputs
-from runner.host import json_data
+from runner.host import json
+from runner.host.json import StoredValues
 from runner.types import TensorType
 
 MAX_BYTES = 64 << 20
@@ -23,7 +23,7 @@ def read_inputs(folder: Path) -> ModelInputs | None:
     if not path.exists():
         return None
     try:
-        return _from_json(json_data.read_object(path, MAX_BYTES))
+        return _from_json(json.read_object(path, MAX_BYTES))
     except DataError as error:
         raise error.add(file=path) from None
 

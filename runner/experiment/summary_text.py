@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from runner.host.plain_text import visible
+from runner.host.console import visible
 
 FILES = ("model/network.onnx", "metrics.jsonl", "checkpoints")
 

@@ -10,8 +10,8 @@ from runner.config.schema import RunConfig
 from runner.device import Device
 from runner.errors import ConfigError
 from runner.experiment.build import Experiment
-from runner.host.json_data import read_optional
-from runner.host.log import LOG
+from runner.host.console import LOG
+from runner.host.json import read_optional
 from runner.nn.cell import Cell
 
 

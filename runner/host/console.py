@@ -4,11 +4,17 @@ A run of hours should not end when its lines can no longer be read, so a stream 
 write that fails, and keeps the reason.
 """
 
+import csv
 import errno
+import io
+import logging
 import os
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from datetime import datetime
+from functools import cache
 from typing import Any, Self, TextIO
 
 NAMES = ("stdout", "stderr")
@@ -97,3 +103,78 @@ def open_standard_descriptors() -> None:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # returns the lowest that is free, which is this one
+
+
+# Texts of users and files in output that interprets characters: terminals, spreadsheets.
+
+# Control characters, line and paragraph separators, and those that change the direction of what follows.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+
+
+def visible(text: str) -> str:
+    """The text in one line, with escapes instead of characters that a terminal would interpret.
+
+    >>> print(visible("a\\x1b[2Jb\\nc"))
+    a\\x1b[2Jb\\nc
+    """
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def as_unicode(text: str) -> str:
+    """The text with escapes instead of lone surrogates, which names of files have in place of bytes that are not UTF-8.
+
+    >>> as_unicode("a\\udcff")
+    'a\\\\udcff'
+    """
+    return text.encode(errors="backslashreplace").decode()
+
+
+def spreadsheet_cell(value: object) -> object:
+    """A value for a CSV file: texts that a spreadsheet would take for a formula begin with an apostrophe.
+
+    >>> spreadsheet_cell("=1+1"), spreadsheet_cell("-1e-3"), spreadsheet_cell(-0.5), spreadsheet_cell("a=b")
+    ("'=1+1", '-1e-3', -0.5, 'a=b')
+    """
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) and not _is_number(value) else value
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return text.isprintable()
+
+
+# Comma-separated values as text.
+
+
+def csv_text(rows: Iterable[Sequence[object]], line_end: str = "\n") -> str:
+    """A line for each row, of which the first are the columns; fields with commas or quotes are quoted.
+
+    >>> csv_text([("name", "shape"), ("a", "1,2")])
+    'name,shape\\na,"1,2"\\n'
+    """
+    text = io.StringIO()
+    csv.writer(text, lineterminator=line_end).writerows(rows)
+    return text.getvalue()
+
+
+# The log of the package, for warnings and remarks to the user.
+
+LOG = logging.getLogger("runner")
+
+
+@cache
+def note_once(text: str) -> None:
+    """Report that something which a script of MindSpore requests has no effect here, once in a process."""
+    LOG.warning(text)
+
+
+# The time of day in records that a run writes.
+
+
+def now() -> str:
+    """The local time with its offset, to the second, such as `2026-11-22T18:09:54+00:00`."""
+    return datetime.now().astimezone().isoformat(timespec="seconds")

@@ -9,12 +9,13 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TypeAlias
+from typing import IO, Any, TypeAlias
 
 from runner.errors import BusyError, DataError, RunnerError, StorageError
 from runner.validation.paths import ALLOWED, path_problem
@@ -291,3 +292,120 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+# Append-only files, whose records survive a kill of the process that writes them.
+
+
+class Journal:
+    """An append-only file of JSON lines or binary records.
+
+    Each record is one write to the operating system; `sync` (and `close`) puts it on the disk. After a kill the last
+    record may be cut, all earlier ones are whole.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with storage_errors("cannot open a file for writing", path, "open"):
+            # Without O_NONBLOCK a pipe under this name would wait for its reader.
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o666)
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise StorageError("cannot open a file for writing", path=path, reason="not a regular file")
+        self._file = open(handle, "ab", buffering=0)  # noqa: SIM115  it stays open as long as the run
+
+    def append(self, row: dict[str, Any]) -> None:
+        """Add one row. Raises StorageError when the disk does not take all of it."""
+        self.extend(json.dumps(row, allow_nan=False).encode() + b"\n")
+
+    def extend(self, content: bytes) -> None:
+        """Add bytes. Raises StorageError when the disk does not take all of them."""
+        with storage_errors("cannot append to a file", self.path, "write"):
+            if self._file.write(content) != len(content):
+                raise OSError("the disk took only a part")
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        return os.fstat(self._file.fileno()).st_size
+
+    def cut(self, size: int) -> None:
+        """Truncate to the first `size` bytes: a resumed run writes the rest again."""
+        with storage_errors("cannot shorten a file", self.path, "truncate"):
+            self._file.truncate(size)
+
+    def sync(self) -> None:
+        """Write all appended rows to the disk. Raises StorageError, also when the file was removed in the meantime."""
+        with storage_errors("cannot sync a file to the disk", self.path, "fsync"):
+            os.fsync(self._file.fileno())
+            if os.fstat(self._file.fileno()).st_nlink == 0:  # the system writes into it until it is closed
+                raise OSError("it was removed while it was written")
+
+    def close(self) -> None:
+        """Sync and close; closing twice is allowed."""
+        if not self._file.closed:
+            try:
+                self.sync()
+            finally:
+                self._file.close()
+
+
+# Removing whole directories: each vanishes at once, and what a killed process has left of it is removed later.
+
+SUFFIX = ".removed"
+LOCK_FILE = ".lock"
+_LEFT = re.compile(rf"\..+\.[0-9a-f]{{12}}{re.escape(SUFFIX)}")  # made by `files.hidden`
+
+
+def is_removed(name: str) -> bool:
+    """Whether a directory of this name is what is left of a removed one.
+
+    >>> is_removed(".08-10-52.0123456789ab.removed"), is_removed("08-10-52")
+    (True, False)
+    """
+    return _LEFT.fullmatch(name) is not None
+
+
+def remove_directory(folder: Path) -> None:
+    """Remove a directory, whose lock the caller holds, with everything in it; links are not followed.
+
+    It gets a hidden name first, so no reader sees a part of it; a killed process leaves it whole, or under that name.
+    Raises StorageError.
+    """
+    what, left = "cannot remove a directory", hidden(folder, SUFFIX)
+    with storage_errors(what, folder):
+        rename(folder, left)
+        sync_folder(folder.parent)
+    with storage_errors(what, left):
+        _remove(left)
+
+
+def remove_leftovers(parent: Path) -> None:
+    """Remove what killed processes have left in a folder of removed directories, as far as that is possible."""
+    for name in filter(is_removed, names(parent)):
+        place = parent / name
+        if place.is_dir() and not place.is_symlink() and not (place / LOCK_FILE).is_symlink():
+            with suppress(BusyError, StorageError, OSError), locked(place / LOCK_FILE):  # or it is being removed
+                _remove(place)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a directory; its lock is held until nothing else is in it. Raises OSError."""
+    for name in names(folder):
+        if name != LOCK_FILE:
+            remove(folder / name)
+    remove(folder)
+
+
+# Locations of the folders that are distributed with runner.
+
+
+def folder(name: str) -> Path:
+    """The folder `conf` or `models`: inside an installed package, or beside `runner/` in a checkout.
+
+    Raises StorageError when it is in neither location.
+    """
+    package = Path(__file__).resolve().parents[1]
+    for path in (package / name, package.parent / name):
+        if path.is_dir():
+            return path
+    raise StorageError("a folder of runner is missing", folder=name, looked_in=f"{package} and {package.parent}")

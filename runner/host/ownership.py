@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 from runner.errors import BusyError, DataError
 from runner.host import files
-from runner.host.json_data import read_optional
+from runner.host.console import now
+from runner.host.json import read_optional
 from runner.host.process import may_be_alive, own_identity
-from runner.host.timestamp import now
 
 RECORD = ".runner_owner.json"
 STATUS_FILE, SWEEP_FILE = "status.json", "sweep.jsonl"  # of a run directory, of a sweep directory

@@ -5,10 +5,18 @@ A process id alone may be that of another process, later or on another machine.
 
 import os
 import platform
-from collections.abc import Mapping
-from contextlib import suppress
+import signal
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from runner.errors import RunnerError
+from runner.host.console import LOG
 
 START_FIELD = 19  # of /proc/PID/stat, counted from the state, which follows the name in parentheses
 ZOMBIE = "Z"  # it has ended, and its parent has not noticed
@@ -51,3 +59,124 @@ def _state(pid: int) -> tuple[str, int | None]:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return fields[0], int(fields[START_FIELD])
     return "", None
+
+
+# SIGINT and SIGTERM while training: the first lets the step end and be saved, the second ends the run at once.
+#
+# A process that was started with SIGINT ignored, as shells start background jobs, keeps ignoring it: Ctrl-C is meant
+# for the job in the foreground. SIGTERM is addressed to this process and always ends it. In a job of submitit, so does
+# the signal that the cluster sends before the time limit (`Preempted`).
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM arrived; as Ctrl-C, but with a different exit code."""
+
+
+def exit_code(error: BaseException) -> int:
+    """The exit code of a process that ends with this exception."""
+    if isinstance(error, KeyboardInterrupt):
+        return 143 if isinstance(error, Terminated) else 130
+    return int(getattr(error, "exit_code", 1))
+
+
+class Preempted(Terminated):
+    """The cluster is about to end this job: its time limit is near, or others need the machine."""
+
+
+PREEMPTION: int = getattr(signal, f"SIG{os.environ.get('SUBMITIT_PREEMPT_SIGNAL', 'USR2')}", signal.SIGUSR2)
+KINDS: dict[int, type[KeyboardInterrupt]] = {
+    signal.SIGINT: KeyboardInterrupt,
+    signal.SIGTERM: Terminated,
+    PREEMPTION: Preempted,
+}
+
+
+def stop_signals() -> tuple[int, ...]:
+    """The signals that end a run in this process."""
+    preempted = (PREEMPTION,) if os.environ.get("SUBMITIT_EXECUTOR") else ()
+    interrupted = () if signal.getsignal(signal.SIGINT) is signal.SIG_IGN else (signal.SIGINT,)
+    return *interrupted, signal.SIGTERM, *preempted
+
+
+def stopped_by_signals() -> AbstractContextManager[None]:
+    """Inside, SIGTERM and the like raise an exception, as Ctrl-C does, so that the status is written."""
+    return handled([number for number in stop_signals() if number != signal.SIGINT], _raise)
+
+
+def _raise(number: int, frame: FrameType | None) -> None:
+    raise KINDS[number]
+
+
+@contextmanager
+def handled(numbers: Iterable[int], handler: Any) -> Iterator[None]:
+    """Context in which signals have this handler; in the main thread only, since Python allows none elsewhere."""
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def ignored() -> AbstractContextManager[None]:
+    """Context in which the signals have no effect."""
+    return handled(KINDS, signal.SIG_IGN)
+
+
+class Interruption:
+    """Context in which `requested` is the exception of the first signal, or None before it. The second is raised."""
+
+    def __init__(self) -> None:
+        self.requested: type[KeyboardInterrupt] | None = None
+        self._context = handled(stop_signals(), self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.requested is not None:
+            raise KINDS[number]
+        self.requested = KINDS[number]
+        LOG.warning("saving the state after this step; a second signal ends the run at once")
+
+    @contextmanager
+    def raised_at_once(self) -> Iterator[None]:
+        """Context in which the first signal is raised too, also one that was received before it."""
+        if self.requested is not None:
+            raise self.requested
+        with handled(stop_signals(), _raise):
+            yield
+
+    def __enter__(self) -> Self:
+        self._context.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._context.__exit__(*error)
+
+
+# Exit codes of scripts: an exception of runner that a script does not catch ends it with the code of the contract.
+
+
+@contextmanager
+def exit_codes() -> Iterator[None]:
+    """Errors and signals that leave this context, and then the script, determine its exit code.
+
+    Python's own traceback of an error remains; after a signal there is one line, with the notes of the exception.
+    Nothing is changed in an interactive interpreter, whose session would end.
+    """
+    before = sys.excepthook
+    is_set = isinstance(before, partial) and before.func is _end  # an exception that the script caught has left it
+    if not is_set and not hasattr(sys, "ps1") and not sys.flags.interactive:
+        sys.excepthook = partial(_end, before)
+    yield
+    sys.excepthook = before
+
+
+def _end(before: Any, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if isinstance(error, KeyboardInterrupt):
+        what = "Terminated" if isinstance(error, Terminated) else "Interrupted"
+        print("; ".join([what, *getattr(error, "__notes__", ())]), file=sys.stderr)  # noqa: T201  the end of a script
+    else:
+        before(kind, error, trace)
+    if isinstance(error, KeyboardInterrupt | RunnerError):
+        raise SystemExit(exit_code(error))

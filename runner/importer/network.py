@@ -11,7 +11,7 @@ from runner import ops, register
 from runner.core.tracer import trace
 from runner.core.value import Parameter, Value
 from runner.errors import ConfigError, ShapeError, known_names
-from runner.host.log import LOG
+from runner.host.console import LOG
 from runner.importer.coverage import require_supported
 from runner.importer.graph import OnnxGraph, OnnxValue
 from runner.importer.model_file import read_model

@@ -5,7 +5,7 @@ import os
 from typing import Any
 
 from runner.errors import ConfigError
-from runner.host.log import LOG
+from runner.host.console import LOG
 
 __all__ = ["debug", "error", "get_level", "get_log_config", "info", "warning"]
 

@@ -6,8 +6,8 @@ from typing import Any
 from runner import compile as compiler, context
 from runner.core.value import Tensor
 from runner.errors import ConfigError, known_names
+from runner.host.console import note_once
 from runner.host.files import write_atomically
-from runner.host.log import note_once
 from runner.nn.cell import Cell
 from runner.train.inference import inference
 

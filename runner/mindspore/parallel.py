@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from runner.communication import auto_parallel
-from runner.host.log import note_once
+from runner.communication import settings
+from runner.host.console import note_once
 
 __all__ = ["auto_parallel_context", "get_algo_parameters", "reset_algo_parameters", "set_algo_parameters"]
 
@@ -49,11 +49,11 @@ class AutoParallelContext:
 
     def set_all_reduce_fusion_split_indices(self, indices: Sequence[int], group: str = "") -> None:
         """The setting `all_reduce_fusion_config`. Raises ConfigError."""
-        auto_parallel.set_auto_parallel_context(all_reduce_fusion_config=list(indices))
+        settings.set_auto_parallel_context(all_reduce_fusion_config=list(indices))
 
     def get_all_reduce_fusion_split_indices(self, group: str = "") -> list[int]:
         """The setting `all_reduce_fusion_config`."""
-        return list(auto_parallel.get_auto_parallel_context("all_reduce_fusion_config") or ())
+        return list(settings.get_auto_parallel_context("all_reduce_fusion_config") or ())
 
     def get_parallel_mode(self) -> str:
         """The setting `parallel_mode`."""
@@ -69,7 +69,7 @@ class AutoParallelContext:
 
     def set_gradients_mean(self, gradients_mean: bool) -> None:
         """Set `gradients_mean`. Raises ConfigError."""
-        auto_parallel.set_auto_parallel_context(gradients_mean=gradients_mean)
+        settings.set_auto_parallel_context(gradients_mean=gradients_mean)
 
 
 def auto_parallel_context() -> AutoParallelContext:
@@ -81,25 +81,25 @@ def auto_parallel_context() -> AutoParallelContext:
 
 
 def _get_parallel_mode() -> str:
-    mode: str = auto_parallel.get_auto_parallel_context("parallel_mode")
+    mode: str = settings.get_auto_parallel_context("parallel_mode")
     return mode
 
 
 def _get_device_num() -> int:
-    number: int = auto_parallel.get_auto_parallel_context("device_num")
+    number: int = settings.get_auto_parallel_context("device_num")
     return number
 
 
 def _get_global_rank() -> int:
-    rank: int = auto_parallel.get_auto_parallel_context("global_rank")
+    rank: int = settings.get_auto_parallel_context("global_rank")
     return rank
 
 
 def _get_gradients_mean() -> bool:
-    mean: bool = auto_parallel.get_auto_parallel_context("gradients_mean")
+    mean: bool = settings.get_auto_parallel_context("gradients_mean")
     return mean
 
 
 def _get_parameter_broadcast() -> bool:
-    broadcast: bool = auto_parallel.get_auto_parallel_context("parameter_broadcast")
+    broadcast: bool = settings.get_auto_parallel_context("parameter_broadcast")
     return broadcast

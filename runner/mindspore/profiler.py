@@ -6,8 +6,8 @@ from typing import Any
 
 from runner import context
 from runner.errors import ConfigError, known_names
+from runner.host.console import note_once
 from runner.host.files import make_directory
-from runner.host.log import note_once
 
 __all__ = ["Profiler"]
 

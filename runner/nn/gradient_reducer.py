@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from runner import dtype as dt, ops
-from runner.communication import auto_parallel
-from runner.communication.fusion import buckets
-from runner.communication.launcher import join
-from runner.communication.world import world
+from runner.communication import settings as auto_parallel
+from runner.communication.settings import buckets
+from runner.communication.world import join, world
 from runner.core.value import Parameter, Tensor, Value
 from runner.errors import ConfigError
 from runner.nn.cell import Cell

@@ -18,7 +18,7 @@ from runner.errors import ConfigError, RunnerError, some
 from runner.nn.cell import Cell
 from runner.types import Shape, TensorType
 from runner.validation.arguments import whole
-from runner.validation.records import Frozen
+from runner.validation.rules import Frozen
 
 __all__ = ["replace_head"]
 

@@ -6,7 +6,7 @@ from typing import ClassVar, NoReturn
 
 from runner import ops
 from runner.common.initializer import Initial, initializer
-from runner.communication import auto_parallel
+from runner.communication import settings
 from runner.communication.world import world
 from runner.core.primitive import current
 from runner.core.value import Parameter, Value
@@ -63,7 +63,7 @@ class BatchNormalization(Cell):
         self.bn_train = ops.BatchNorm(True, eps, float(1 - Decimal(repr(float(momentum)))))
         self.bn_infer = ops.BatchNorm(False, eps)
         self.normalize = ops.NormalizeChannels(eps)
-        self.synchronous = auto_parallel.synchronizes_batch_norm(self)
+        self.synchronous = settings.synchronizes_batch_norm(self)
 
     @property
     def learns(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from runner import dtype as dt, ops
-from runner.communication import auto_parallel
+from runner.communication import settings
 from runner.core.autodiff import gradients
 from runner.core.parameter_tuple import ParameterTuple
 from runner.core.primitive import current
@@ -87,8 +87,8 @@ class StepCell(Cell):
         self.network, self.optimizer = network, optimizer
         self.__dict__["weights"] = optimizer.parameters
         self.grad = ops.GradOperation(get_by_list=True, sens_param=True)
-        self.reducer_flag = auto_parallel.reduces_gradients(self)
-        self.parallel_mode = auto_parallel.settings()["parallel_mode"]
+        self.reducer_flag = settings.reduces_gradients(self)
+        self.parallel_mode = settings.settings()["parallel_mode"]
         self.grad_reducer: Any = (
             gradient_reducer.reducer_from_context(optimizer.parameters) if self.reducer_flag else _identity
         )

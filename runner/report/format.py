@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from runner.host import csv_file
-from runner.host.plain_text import spreadsheet_cell
+from runner.host import console
+from runner.host.console import spreadsheet_cell
 from runner.report.diff_metrics import Row
 from runner.report.markdown import code, inline, table_row
 from runner.report.values import size_text
@@ -62,7 +62,7 @@ def csv_text(found: Row) -> str:
     rows: list[tuple[object, ...]] = [("metrics", *(_cell(one[name]) for name in names)) for one in found["metrics"]]
     rows += [("losses", name, value) for name, value in found["losses"].items() if name != "first"]
     rows += [(part, *one.values()) for part in ("config", "manifest", "figures") for one in found[part]]
-    return csv_file.csv_text([HEAD, *(tuple(map(spreadsheet_cell, cells)) for cells in rows)], "\r\n")
+    return console.csv_text([HEAD, *(tuple(map(spreadsheet_cell, cells)) for cells in rows)], "\r\n")
 
 
 def format_value(value: object) -> str:

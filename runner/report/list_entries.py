@@ -6,10 +6,9 @@ from pathlib import Path
 
 from runner.config import code, groups, options  # noqa: F401  register what runner has
 from runner.errors import ConfigError
-from runner.host.plain_text import visible
-from runner.register import PLURALS, Entry
-from runner.validation.signature import Key
-from runner.validation.validate import show
+from runner.host.console import visible
+from runner.register import PLURALS, Entry, Key
+from runner.validation.rules import show
 
 OF_RUNS = ("status", "where", "sort", "limit", "best", "json")  # flags
 

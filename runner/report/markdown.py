@@ -2,7 +2,7 @@
 
 import re
 
-from runner.host.plain_text import visible
+from runner.host.console import visible
 
 # Texts that mean themselves in Markdown and to GitHub. The others have elements, emphasis, links, images, entities,
 # addresses, mentions or references to issues.

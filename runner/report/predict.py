@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from runner.experiment.predictor import Predictions, predict
-from runner.host.csv_file import csv_text
-from runner.host.plain_text import spreadsheet_cell
+from runner.host.console import csv_text, spreadsheet_cell
 from runner.report.terminal import open_console, print_table
 
 

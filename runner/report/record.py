@@ -13,10 +13,10 @@ import numpy as np
 
 from runner.config.folder_arguments import STATES
 from runner.errors import DataError, StorageError
-from runner.host import files, json_data
-from runner.host.json_file import flat
+from runner.host import files, json
+from runner.host.files import is_removed
+from runner.host.json import flat
 from runner.host.process import may_be_alive
-from runner.host.removal import is_removed
 from runner.report.values import array_of, is_count, is_number
 
 MAX_FILE_BYTES = 16 << 20  # of a file that is read as a whole
@@ -199,7 +199,7 @@ class RunRecord:
         return flat(self._object(name))
 
     def _object(self, name: str) -> dict[str, Any]:
-        return json_data.read_optional(self.folder / name, MAX_FILE_BYTES)
+        return json.read_optional(self.folder / name, MAX_FILE_BYTES)
 
     def _bytes(self, name: str) -> bytes:
         try:
@@ -238,7 +238,7 @@ def differing_keys(configs: Sequence[dict[str, Any]]) -> list[str]:
 def event_of(line: bytes) -> dict[str, Any] | None:
     """A valid event of `metrics.jsonl`; None for anything else."""
     try:
-        row = json_data.parse(line)
+        row = json.parse_data(line)
     except DataError:
         return None
     if not isinstance(row, dict) or row.get("event") not in ("step", "eval"):
@@ -248,7 +248,7 @@ def event_of(line: bytes) -> dict[str, Any] | None:
 
 def _value(text: str) -> Any:
     try:
-        return json_data.parse(text.encode())
+        return json.parse_data(text.encode())
     except DataError:
         return text
 

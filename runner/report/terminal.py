@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from runner.host.plain_text import visible
+from runner.host.console import visible
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -12,7 +12,7 @@ from runner.core.structure import map_values
 from runner.core.value import Value
 from runner.device import Device
 from runner.errors import ConfigError, known_names, nearest
-from runner.host.log import note_once
+from runner.host.console import note_once
 from runner.train.loop import MakeSteps
 from runner.train.loss_scale_manager import DynamicLossScaleManager, LossScaleManager
 

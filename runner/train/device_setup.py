@@ -9,7 +9,7 @@ import time
 from runner import compile as compiler, context
 from runner.device import Device
 from runner.errors import ConfigError, DeviceError
-from runner.host.log import LOG
+from runner.host.console import LOG
 
 PHASES = "provider_seconds", "communication_seconds", "compilation_seconds"
 _known: dict[tuple[Device, bool], dict[str, float]] = {}

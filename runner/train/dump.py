@@ -10,7 +10,7 @@ from runner import context
 from runner.core.observers import ValueObserver
 from runner.errors import raise_all
 from runner.observe.dump.settings import DumpSettings, SyncDump
-from runner.validation.keys import keys_of, validate_keys
+from runner.validation.rules import keys_of, validate_keys
 
 
 @contextmanager

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from runner import compile as compiler, context, nn
-from runner.communication import auto_parallel
+from runner.communication import settings as auto_parallel
 from runner.core.observers import GraphObserver, ValueObserver
 from runner.core.precision import use_precision
 from runner.core.value import Tensor
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
 from runner.errors import ConfigError
-from runner.host.log import LOG
+from runner.host.console import LOG
 from runner.host.threads import kernel_threads
 from runner.nn import gradient_reducer
 from runner.nn.steps import EagerStep, GraphStep, Step

@@ -17,9 +17,9 @@ from runner.config.loader import Loader
 from runner.config.options import TABLES, all_options
 from runner.dataset.catalog import CATALOG
 from runner.errors import ConfigError
-from runner.host import resources
+from runner.host import files
 
-CONF = resources.folder("conf")
+CONF = files.folder("conf")
 FILES = sorted((group.name, file.stem) for group in CONF.iterdir() if group.is_dir() for file in group.iterdir())
 OPTIONS = [(group, option) for group, names in all_options().items() for option in names]
 CHOOSING = {"name", "target", "defaults"}

@@ -16,7 +16,7 @@ from runner.config.groups.optimizer import OPTIMIZERS
 from runner.config.schema import RunConfig
 from runner.dataset.catalog import AUGMENTABLE
 from runner.errors import RunnerError
-from runner.host import resources
+from runner.host import files
 
 CASES = {
     "epocs=3": """
@@ -769,7 +769,7 @@ def text_of(call: CommandLine) -> str:
 
 def expected(text: str) -> str:
     """The text with what is too long to write out, or what later networks, datasets and experiments add, filled in."""
-    conf, here = resources.folder("conf"), Path.cwd()
+    conf, here = files.folder("conf"), Path.cwd()
     hydra = [key for key in gate.HYDRA_KEYS if not key.startswith(("hydra.launcher", "hydra.sweeper"))]
     long = {
         "TOP_KEYS": [field.name for field in fields(RunConfig)],

@@ -20,7 +20,7 @@ from runner.config.groups.dump import AsyncDump, GeDump, NoDump, SyncDump, is_re
 from runner.experiment import dump
 from runner.observe.dump import VARIABLE, json_config
 from runner.observe.dump.settings import DumpSettings, Iterations
-from runner.validation.validate import validate
+from runner.validation.rules import validate
 
 COMMON = {
     "dump_mode": 0,

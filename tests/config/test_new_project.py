@@ -11,7 +11,7 @@ import pytest
 from runner import cli
 from runner.config.new_project import create
 from runner.errors import BusyError, ConfigError, StorageError
-from runner.host import files, resources
+from runner.host import files
 
 ROOT = Path(__file__).parents[2]
 FILES = {
@@ -69,7 +69,7 @@ def test_the_files_are_in_the_distribution():
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
     assert build["wheel"]["force-include"]["template"] == "runner/template"
     assert "template" in build["sdist"]["include"]
-    assert resources.folder("template") == ROOT / "template"
+    assert files.folder("template") == ROOT / "template"
 
 
 def test_an_empty_directory_and_a_repository_are_filled(place):

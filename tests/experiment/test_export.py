@@ -22,13 +22,13 @@ from tables import table
 import runner
 from runner.cli import main
 from runner.experiment.export import trained_run
-from runner.host import files, resources
+from runner.host import files
 from runner.ops.activation import ReLU, ReluGrad
 from runner.ops.optimizer import ApplyMomentum
 
 QUIET = ("callbacks=quiet", "device.threads=1", "dataset_sink_mode=false")
 SMALL = ("dataset=synthetic", "dataset.num_samples=64", "dataset.batch_size=8")
-SCHEMA = resources.folder("experiment") / "export" / "signature.schema.json"
+SCHEMA = files.folder("experiment") / "export" / "signature.schema.json"
 
 
 @pytest.fixture(autouse=True)

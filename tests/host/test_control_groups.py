@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from runner.host import control_groups, machine
-from runner.host.control_groups import cpu_limit, memory_left, memory_limit
+from runner.host import machine
+from runner.host.machine import cpu_limit, memory_left, memory_limit
 
 
 def system(root, groups):
@@ -77,11 +77,11 @@ def test_the_cores_of_a_container_are_those_of_its_quota(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(64))
     found = []
     for limit in (None, 0.2, 1.0, 2.5, 100.0):
-        monkeypatch.setattr(control_groups, "cpu_limit", lambda limit=limit: limit)
+        monkeypatch.setattr(machine, "cpu_limit", lambda limit=limit: limit)
         found.append(machine.usable_cores())
     assert found == [64, 1, 1, 3, 64]
 
 
 def test_a_control_group_limits_the_memory(monkeypatch):
-    monkeypatch.setattr(control_groups, "memory_limit", lambda: 2**20)
+    monkeypatch.setattr(machine, "memory_limit", lambda: 2**20)
     assert machine.memory_bytes() == 2**20

@@ -4,8 +4,8 @@ import event_records
 import numpy as np
 import pytest
 
-from runner.host import crc32c as module
-from runner.host.crc32c import crc32c, masked_crc32c
+from runner.host import event_files as module
+from runner.host.event_files import crc32c, masked_crc32c
 
 # RFC 3720, B.4.
 PUBLISHED = {

@@ -16,7 +16,7 @@ from patience import PATIENCE
 
 from runner.errors import BusyError, StorageError
 from runner.host import files
-from runner.host.journal import Journal
+from runner.host.files import Journal
 
 ROOT = Path(__file__).parents[2]
 
@@ -93,7 +93,7 @@ FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
 from runner.host import files
-from runner.host.journal import Journal
+from runner.host.files import Journal
 from runner.errors import StorageError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
@@ -290,7 +290,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from runner.host import files
-from runner.host.journal import Journal
+from runner.host.files import Journal
 from runner.errors import BusyError
 folder, threads = Path(sys.argv[1]), int(sys.argv[2])
 print("ready", flush=True)

@@ -7,7 +7,7 @@ import pytest
 from tables import table
 
 from runner.errors import DataError
-from runner.host import json_data
+from runner.host import json as json_data
 
 REFUSED = {
     b"": "Expecting value: line 1 column 1 (char 0)",
@@ -36,17 +36,17 @@ TAKEN = (
 @table(("content", "reason"), REFUSED.items(), ids=lambda value: repr(value)[:40])
 def test_what_is_refused(content, reason):
     with pytest.raises(DataError) as caught:
-        json_data.parse(content)
+        json_data.parse_data(content)
     assert caught.value.rows == {"reason": reason}
 
 
 @table("value", TAKEN, ids=lambda value: repr(value)[:40])
 def test_what_is_taken(value):
-    assert json_data.parse(json.dumps(value).encode()) == value
+    assert json_data.parse_data(json.dumps(value).encode()) == value
 
 
 def test_a_byte_order_mark_is_skipped():
-    assert json_data.parse(b"\xef\xbb\xbf[1]") == [1]
+    assert json_data.parse_data(b"\xef\xbb\xbf[1]") == [1]
 
 
 def test_files(tmp_path):

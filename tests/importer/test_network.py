@@ -11,7 +11,7 @@ from onnx_files import classifier, model, saved
 import runner
 from runner import Tensor, cli, context, nn
 from runner.errors import ConfigError, ShapeError
-from runner.host.log import LOG
+from runner.host.console import LOG
 from runner.importer.network import OnnxNetwork
 
 MODES = (context.GRAPH_MODE, context.PYNATIVE_MODE)

@@ -11,7 +11,7 @@ from tables import table
 from runner.cli import main as cli, run_command
 from runner.experiment.sweep.state import Outcome
 from runner.experiment.sweep.table import ended_line, plain
-from runner.host.plain_text import spreadsheet_cell
+from runner.host.console import spreadsheet_cell
 from runner.report.markdown import code, inline, table_row
 
 NAMES = [

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from runner.validation.records import Frozen
+from runner.validation.rules import Frozen
 
 
 class Ours(Frozen):

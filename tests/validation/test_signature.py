@@ -10,8 +10,8 @@ from tables import table
 
 from runner import register
 from runner.errors import ConfigError
-from runner.validation.signature import help_of, keys_of, place_of
-from runner.validation.validate import Invalid, validate
+from runner.register import help_of, keys_of, place_of
+from runner.validation.rules import Invalid, validate
 
 
 class Colour(enum.Enum):

@@ -2,7 +2,7 @@
 
 import math
 
-from runner.validation.validate import show
+from runner.validation.rules import show
 
 
 def test_text_and_numbers_are_distinguishable():

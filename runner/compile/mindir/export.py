@@ -12,7 +12,7 @@ from runner.compile.passes.fold import fold
 from runner.core.graph import Graph, Pass
 from runner.core.tracer import trace
 from runner.errors import ConfigError
-from runner.host.log import LOG
+from runner.host.console import LOG
 from runner.types import TensorType
 
 MOST_BYTES = (1 << 31) - (1 << 24)  # protobuf reads 2 GiB; nodes and names need some of it

@@ -18,7 +18,7 @@ from runner.compile.ort import messages
 from runner.compile.ort.provider_options import provider_options
 from runner.device import Device, device_error, reinstall
 from runner.errors import DeviceError, InternalError, RunnerError, TrainingError
-from runner.host.log import LOG
+from runner.host.console import LOG
 from runner.host.machine import runtimes
 from runner.types import TensorType
 

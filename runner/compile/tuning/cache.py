@@ -16,8 +16,8 @@ from runner.compile.passes.layout import forms_of, signature
 from runner.core.graph import Graph
 from runner.device import Device, Tuning
 from runner.errors import ConfigError
-from runner.host import json_file
-from runner.host.log import LOG
+from runner.host import json as json_file
+from runner.host.console import LOG
 from runner.host.machine import cpu_model, usable_cores
 
 FIGURES = "usual_ms", "tuned_ms", "tried", "candidates", "seconds"

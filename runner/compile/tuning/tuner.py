@@ -13,8 +13,8 @@ from runner.compile.tuning import cache, search
 from runner.core.tracer import trace
 from runner.device import UNTUNED, Device
 from runner.errors import StorageError
+from runner.host.console import LOG
 from runner.host.files import locked, make_directory, write_json
-from runner.host.log import LOG
 from runner.types import TensorType
 
 Report = dict[str, Any]

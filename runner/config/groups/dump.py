@@ -11,9 +11,7 @@ from pathlib import Path
 from runner.errors import ConfigError, collect_errors
 from runner.observe import dump
 from runner.observe.dump.settings import FILE_FORMATS, MAX_QUEUE_MB, AsyncDump, DumpSettings, Iterations, SyncDump
-from runner.validation.records import Frozen
-from runner.validation.rules import as_path, key
-from runner.validation.validate import Invalid, existing_folder, invalid_value_error
+from runner.validation.rules import Frozen, Invalid, as_path, existing_folder, invalid_value_error, key
 
 MAX_SETS = 100
 STEPS = 'numbers and ascending ranges with "|" between them, at most 100, such as "0|3-5|10", or null for every step'

@@ -12,8 +12,7 @@ from runner.config.groups.record import Records, Settings
 from runner.nn.metrics.base import AnyMetric, Metric, direction_of, is_scalar
 from runner.nn.metrics.classification import Average
 from runner.nn.metrics.classifier import EvalType, Threshold
-from runner.validation.rules import Rule
-from runner.validation.validate import Invalid, validate
+from runner.validation.rules import Invalid, Rule, validate
 
 Make = TypeVar("Make", bound=Callable[..., Metric])
 

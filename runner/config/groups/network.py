@@ -11,7 +11,7 @@ from typing import cast
 from runner import register
 from runner.config.groups.record import Records, Settings
 from runner.errors import InternalError
-from runner.host import resources
+from runner.host import files
 from runner.validation.rules import key
 
 
@@ -34,7 +34,7 @@ def _register(file: str) -> None:
 
 def _package() -> ModuleType:
     """The package `models` under a name that leaves `models` to the user's program."""
-    folder = resources.folder("models")
+    folder = files.folder("models")
     for name in ("runner_models", "models"):
         existing = sys.modules.get(name)
         if getattr(existing, "__file__", None) == str(folder / "__init__.py"):

@@ -1,8 +1,7 @@
 """Keys of the group `parallel`, which depend on its `name` (spec section 1.3)."""
 
-from runner.communication import fusion
-from runner.validation.records import Frozen
-from runner.validation.rules import MAX_COUNT, key
+from runner.communication import settings
+from runner.validation.rules import MAX_COUNT, Frozen, key
 
 # Modes of the reference that are not supported.
 UNSUPPORTED = "hybrid_parallel", "semi_auto_parallel", "auto_parallel"
@@ -28,7 +27,7 @@ class DataParallel(Frozen):
     gradients_mean: bool = False  # mean of the gradients instead of their sum
     parameter_broadcast: bool = False  # initialise all ranks with the parameters of rank 0
     sync_batch_norm: bool = False  # batch normalization with the statistics of all ranks
-    all_reduce_fusion_config: tuple[int, ...] | None = key(None, validate=fusion.validate_indices)  # null: one bucket
+    all_reduce_fusion_config: tuple[int, ...] | None = key(None, validate=settings.validate_indices)  # null: one bucket
     timeout_seconds: float = key(300.0, above=0, high=MAX_COUNT)  # wait of processes for each other at start and end
 
 

@@ -18,8 +18,7 @@ from runner.observe.profile.settings import (
     options_text,
     path_in_options,
 )
-from runner.validation.records import Frozen
-from runner.validation.rules import key
+from runner.validation.rules import Frozen, key
 
 
 class NoProfiling(Frozen):

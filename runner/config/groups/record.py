@@ -6,8 +6,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from runner.errors import ConfigError, RunnerError, user_lines
 from runner.register import Entry, Kind
-from runner.validation.records import Frozen
-from runner.validation.rules import key
+from runner.validation.rules import Frozen, key
 
 T = TypeVar("T")
 PLACES = {"schedule": "optimizer.schedule"}  # where the keys of a kind are, if not below its name

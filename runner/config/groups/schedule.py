@@ -11,8 +11,8 @@ from typing import Annotated, Any
 from runner import nn, register
 from runner.config.groups.record import Records, Settings
 from runner.errors import ConfigError
+from runner.register import place_of
 from runner.validation.rules import LARGEST_FLOAT32, MAX_COUNT, Rule, key
-from runner.validation.signature import place_of
 
 Steps = Annotated[int, Rule(low=1, high=MAX_COUNT)]
 Positive = Annotated[float, Rule(above=0, high=LARGEST_FLOAT32)]

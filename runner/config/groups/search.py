@@ -20,9 +20,7 @@ from runner.config.groups.metric import direction, single_number
 from runner.config.groups.search_space import Choice, Dimension, Number
 from runner.config.schema import RunConfig, defaults
 from runner.errors import ConfigError, collect_errors, nearest, raise_all
-from runner.validation.records import Frozen
-from runner.validation.rules import FILE_PATH, key
-from runner.validation.validate import Invalid, show, validate
+from runner.validation.rules import FILE_PATH, Frozen, Invalid, key, show, validate
 
 PARAMS = "hydra.sweeper.params"
 TAGS = ("log",)

@@ -4,7 +4,7 @@ import importlib.util
 from typing import Any
 
 from runner.errors import ConfigError
-from runner.validation.records import Frozen
+from runner.validation.rules import Frozen
 
 INSTALL = 'pip install "runner-ml[optuna]"'
 OLDEST = 4  # the first major version whose journal files are not experimental

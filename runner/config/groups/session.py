@@ -6,9 +6,7 @@ from typing import Any
 from runner.device import WINOGRAD
 from runner.errors import ConfigError
 from runner.observe.profile.settings import operator, options_text, path_in_options, point
-from runner.validation.records import Frozen
-from runner.validation.rules import LARGEST_FLOAT32, MAX_COUNT, Rule, key
-from runner.validation.validate import Invalid, switch, validate
+from runner.validation.rules import LARGEST_FLOAT32, MAX_COUNT, Frozen, Invalid, Rule, key, switch, validate
 
 PRECISION_MODES = ("allow_fp32_to_fp16", "force_fp16", "force_fp32", "must_keep_origin_dtype", "allow_mix_precision")
 LOSS_SCALES = ("dynamic", "off")

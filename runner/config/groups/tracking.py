@@ -7,9 +7,16 @@ from urllib.parse import urlsplit
 
 from runner.errors import ConfigError
 from runner.validation.paths import ALLOWED, path_problem
-from runner.validation.records import Frozen
-from runner.validation.rules import FREE, MAX_COUNT, key
-from runner.validation.validate import Invalid, existing_folder, invalid_value_error, validate
+from runner.validation.rules import (
+    FREE,
+    MAX_COUNT,
+    Frozen,
+    Invalid,
+    existing_folder,
+    invalid_value_error,
+    key,
+    validate,
+)
 
 VARIABLE = "MLFLOW_TRACKING_URI"
 FILE = "mlflow.db"

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from runner.dataset.formats.content import MAX_BYTES, Content, damaged, missing, stored_as
-from runner.validation.records import Frozen
+from runner.validation.rules import Frozen
 
 UNSIGNED_BYTES = 8  # the only element type of IDX that MNIST uses
 CLASSES = 10

@@ -12,7 +12,6 @@ from runner.dataset.order import SourceOrder
 from runner.dataset.pipeline import Dataset
 from runner.dataset.preprocessing import Preprocessing
 from runner.dataset.readers.arguments import require_files
-from runner.dataset.readers.json_values import StoredValues
 from runner.dataset.readers.npy_content import NpzFile, map_array
 from runner.dataset.readers.selected_rows import value_range
 from runner.dataset.row_source import RowSource
@@ -20,6 +19,7 @@ from runner.dataset.transforms.c_transforms.labels import TypeCast
 from runner.dataset.transforms.transform import Transform
 from runner.dataset.vision.c_transforms.intensity import Rescale
 from runner.errors import DataError
+from runner.host.json import StoredValues
 
 __all__ = ["ArrayPreprocessing"]
 

@@ -12,12 +12,12 @@ from runner.dataset.pipeline import Dataset
 from runner.dataset.preprocessing import Preprocessing
 from runner.dataset.readers.arguments import require_files
 from runner.dataset.readers.image_file import decode, read_header
-from runner.dataset.readers.json_values import StoredValues
 from runner.dataset.transforms.transform import Transform
 from runner.dataset.vision.augment import crop_and_flip
 from runner.dataset.vision.c_transforms.geometry import HWC2CHW, Resize
 from runner.dataset.vision.c_transforms.intensity import Normalize, Rescale
 from runner.dataset.vision.image import MAX_SIDE
+from runner.host.json import StoredValues
 from runner.host.machine import require_memory
 
 __all__ = ["CatalogImages"]

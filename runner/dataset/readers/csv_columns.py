@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from runner.dataset.readers.csv_content import NO_TEXT, CsvTable, TableColumn, as_number
-from runner.dataset.readers.json_values import StoredValues
 from runner.errors import DataError, known_names
+from runner.host.json import StoredValues
 
 LARGEST = float(np.finfo(np.float32).max)
 CONSTANT = 1e-12  # a deviation below this part of the largest value is rounding

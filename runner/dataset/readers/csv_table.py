@@ -34,9 +34,9 @@ from runner.dataset.readers.csv_columns import (
     target_numbers,
 )
 from runner.dataset.readers.csv_content import CsvTable, missing_column, read_header, read_table
-from runner.dataset.readers.json_values import StoredValues
 from runner.dataset.readers.rows import in_test_split
 from runner.errors import ConfigError, DataError
+from runner.host.json import StoredValues
 from runner.host.machine import require_memory
 from runner.validation.arguments import as_list, one_of, whole_number
 

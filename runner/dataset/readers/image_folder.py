@@ -26,7 +26,6 @@ from runner.dataset.readers.arguments import (
 from runner.dataset.readers.class_folders import EXPECTED, MISSING, LabeledFiles, has_classes, read_classes
 from runner.dataset.readers.image_file import read_header
 from runner.dataset.readers.image_source import ImageFiles, mean_and_deviation
-from runner.dataset.readers.json_values import StoredValues
 from runner.dataset.readers.rows import in_test_split, used_rows
 from runner.dataset.transforms.transform import Transform
 from runner.dataset.vision.augment import crop_and_flip
@@ -34,6 +33,7 @@ from runner.dataset.vision.c_transforms.geometry import HWC2CHW
 from runner.dataset.vision.c_transforms.intensity import Normalize, Rescale
 from runner.dataset.vision.image import MAX_SIDE
 from runner.errors import ConfigError
+from runner.host.json import StoredValues
 from runner.validation.arguments import flag, whole_number
 from runner.validation.rules import MAX_COUNT, Rule
 

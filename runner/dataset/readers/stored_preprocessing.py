@@ -8,7 +8,7 @@ from runner.dataset.readers.array_preprocessing import ArrayPreprocessing
 from runner.dataset.readers.catalog_images import CatalogImages
 from runner.dataset.readers.csv_table import TablePreprocessing
 from runner.dataset.readers.image_folder import ImagePreprocessing
-from runner.dataset.readers.json_values import StoredValues
+from runner.host.json import StoredValues
 
 __all__ = ["stored_preprocessing"]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from runner.dataset.vision.inter import Inter
 from runner.dataset.vision.resize_cubic import resize_cubic
-from runner.validation.records import Frozen
+from runner.validation.rules import Frozen
 
 CHUNK_PIXELS = 1 << 18  # of a result at a time: the temporaries fit into the L2 cache
 

@@ -11,7 +11,7 @@ from runner.experiment.export import mindir_file, onnx_directory
 from runner.experiment.export.options import ExportOptions
 from runner.experiment.export.trained_run import TrainedRun, opened
 from runner.host import files
-from runner.host.signals import stopped_by_signals
+from runner.host.process import stopped_by_signals
 
 
 class Format(NamedTuple):

@@ -16,7 +16,7 @@ from runner.experiment.export.signature import FILE, FORMAT, INITIAL, STATE, sig
 from runner.experiment.export.trained_run import TrainedRun
 from runner.experiment.export.verification import Verification
 from runner.experiment.results.model_files import metadata_of
-from runner.host import files, json_data
+from runner.host import files, json as json_data
 from runner.train.checkpoint.arrays import encode
 from runner.train.checkpoint.folder import write_folder
 from runner.train.step_export import export_network, export_step, export_steps

@@ -1,6 +1,6 @@
 """The options of `runner export`."""
 
-from runner.validation.records import Frozen
+from runner.validation.rules import Frozen
 
 
 class ExportOptions(Frozen):

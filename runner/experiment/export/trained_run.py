@@ -17,10 +17,10 @@ from runner.experiment.build import Experiment, build
 from runner.experiment.code import naming_code_of
 from runner.experiment.evaluate_run import config_of, newest_checkpoint, without_training_settings
 from runner.experiment.run import MANIFEST_FILE, initial_weights_of, run_environment
-from runner.host.json_data import read_optional
-from runner.host.log import LOG
+from runner.host.console import LOG
+from runner.host.json import read_optional
 from runner.train.checkpoint import load_param_into_net
-from runner.validation.records import Frozen
+from runner.validation.rules import Frozen
 
 CPU = {"target": "CPU", "id": 0}
 

@@ -8,7 +8,7 @@ from runner.core.observers import NO_GRAPHS
 from runner.experiment import profile, run
 from runner.experiment.build import build
 from runner.experiment.ranks import synchronize
-from runner.host.signals import Interruption
+from runner.host.process import Interruption
 from runner.train.callback import LossMonitor
 
 

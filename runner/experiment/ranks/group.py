@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from runner.communication import auto_parallel
+from runner.communication import settings as auto_parallel
 from runner.communication.management import SAME_ERROR_SECONDS
 from runner.communication.world import World
 from runner.config.code import loaded_files
@@ -27,10 +27,10 @@ from runner.errors import ConfigError, RunnerError, TrainingError, some, unexpec
 from runner.experiment import code
 from runner.experiment.ranks import follower, start_up
 from runner.experiment.ranks.guardian import guarded
-from runner.host import files, json_data
-from runner.host.log import LOG
+from runner.host import files, json
+from runner.host.console import LOG
 from runner.host.machine import usable_cores
-from runner.host.signals import exit_code, ignored
+from runner.host.process import exit_code, ignored
 
 STOP_SECONDS = 8.0  # how long ranks wait for the first one, which saves a checkpoint after a signal
 OUTPUT_SECONDS = 0.3  # for mpirun to forward the output of a rank before it ends all of them
@@ -72,7 +72,7 @@ class RankGroup:
         sys.stderr.flush()
         with suppress(RunnerError, OSError):
             if self.world.rank and self.place is not None:  # the first rank keeps status.json itself
-                known = json_data.read_object(self.place / STATUS_FILE)
+                known = json.read_object(self.place / STATUS_FILE)
                 ended = {"status": "failed", "exit_code": exit_code, "error": block}
                 files.write_json(self.place / STATUS_FILE, {**known, **ended})
         time.sleep(OUTPUT_SECONDS)

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from runner.errors import BusyError, StorageError, TrainingError
-from runner.host import files, json_data
-from runner.host.timestamp import now
+from runner.host import files, json
+from runner.host.console import now
 
 STATUS_FILE, LOCK_FILE = "status.json", ".lock"
 ATTEMPTS, PAUSE_SECONDS = 600, 0.1
@@ -56,7 +56,7 @@ def record_if_killed(folder: Path, pid: int) -> None:
 
 def _running(folder: Path, pid: int) -> dict[str, Any] | None:
     """The status of the run if it says that process `pid` is executing it."""
-    status = json_data.read_object(folder / STATUS_FILE)
+    status = json.read_object(folder / STATUS_FILE)
     return status if (status.get("status"), status.get("pid")) == ("running", pid) else None
 
 

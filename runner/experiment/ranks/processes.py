@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
-from runner.communication.launcher import join, launched
+from runner.communication.world import join, launched
 from runner.config.groups.parallel import DataParallel
 from runner.config.schema import RunConfig, RunRequest
 from runner.errors import RunnerError
 from runner.experiment import ranks
-from runner.host.log import LOG
+from runner.host.console import LOG
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from runner.communication.world import world
 from runner.core.observers import ValueObserver
 from runner.errors import ConfigError
 from runner.experiment.ranks import start_up
-from runner.host.signals import KINDS, Interruption
+from runner.host.process import KINDS, Interruption
 from runner.nn.cell import Cell
 from runner.nn.gradient_reducer import broadcast
 from runner.train.callback import Callback, RunContext

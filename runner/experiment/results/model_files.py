@@ -8,8 +8,8 @@ from runner.dataset.facts import facts_of
 from runner.dataset.pipeline import Dataset
 from runner.errors import ConfigError
 from runner.experiment.build import Experiment
+from runner.host.console import LOG
 from runner.host.files import make_directory, remove, write_atomically
-from runner.host.log import LOG
 from runner.train import onnx_export
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from runner.dataset.pipeline import Dataset
 from runner.experiment.results.thumbnails import thumbnails
 from runner.host import png
+from runner.host.console import as_unicode
 from runner.host.files import make_directory, remove, storage_errors, write_json, write_whole
-from runner.host.plain_text import as_unicode
 from runner.nn.metrics.base import without_units
 from runner.ops.activation import Softmax
 from runner.train.callback import Callback, RunContext

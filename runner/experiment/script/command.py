@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from runner.errors import DataError, StorageError
-from runner.host import files, json_data
-from runner.validation.records import Frozen
+from runner.host import files, json as json_data
+from runner.validation.rules import Frozen
 
 SCRIPT_FILE = "script.json"
 KEY_BYTES = 32

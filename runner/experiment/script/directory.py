@@ -10,8 +10,8 @@ from runner.experiment.run import CONFIG_FILE
 from runner.experiment.script import command
 from runner.experiment.script.command import SCRIPT_FILE, ScriptCommand
 from runner.experiment.status import LOCK_FILE, STATUS_FILE
-from runner.host import files, json_data
-from runner.host.json_file import flat
+from runner.host import files, json
+from runner.host.json import flat
 
 OTHER = "another directory"
 
@@ -39,7 +39,7 @@ def is_continued(folder: Path, own: ScriptCommand, config: Mapping[str, Any], re
     if resume is False:
         hint = f"{OTHER}, or without resume=False to continue the run"
         raise BusyError("the directory has the run of a script", path=folder, hint=hint)
-    if resume is None and json_data.read_optional(folder / STATUS_FILE).get("status") == "ok":
+    if resume is None and json.read_optional(folder / STATUS_FILE).get("status") == "ok":
         hint = f"{OTHER}, or resume=True to continue the run with more epochs"
         raise BusyError("the run in this directory is finished", path=folder, hint=hint)
     links = [entry for entry in sorted(folder.iterdir()) if entry.is_symlink()]
@@ -64,7 +64,7 @@ def _check_unchanged(folder: Path, own: ScriptCommand, config: Mapping[str, Any]
     if not (folder / CONFIG_FILE).exists():  # the run was killed before anything else was written
         return
     before, _ = command.read(folder)
-    was = {"script.sha256": before.sha256} | flat({"config": json_data.read_optional(folder / CONFIG_FILE)})
+    was = {"script.sha256": before.sha256} | flat({"config": json.read_optional(folder / CONFIG_FILE)})
     now = {"script.sha256": own.sha256} | flat({"config": dict(config)})
     if rows := changed_rows(was, now):
         hint = f"{OTHER}, or force=True to continue anyway"

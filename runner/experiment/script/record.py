@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from runner.communication.launcher import launched
+from runner.communication.world import launched
 from runner.config.check import check
 from runner.config.groups.tracking import is_requested as is_tracked
 from runner.config.schema import RunConfig
@@ -22,11 +22,10 @@ from runner.experiment.script.command import ScriptCommand
 from runner.experiment.script.resume import FORCE_VARIABLE, RESUME_VARIABLE
 from runner.experiment.script.training import RecordedRun, ScriptSubject
 from runner.experiment.status import kept_status
-from runner.host import files, json_data
+from runner.host import files, json as json_data
 from runner.host.console import Console
-from runner.host.exit_hook import exit_codes
-from runner.host.journal import Journal
-from runner.host.signals import stopped_by_signals
+from runner.host.files import Journal
+from runner.host.process import exit_codes, stopped_by_signals
 from runner.validation.paths import ALLOWED, path_problem
 
 CHECKPOINT_KEYS = "every_steps", "every_seconds", "keep_max"
@@ -149,9 +148,9 @@ def _json_values(config: Mapping[str, Any] | None) -> dict[str, Any]:
         raise ConfigError("config must be a mapping of names to values", given=repr(config))
     for name, value in config.items():
         try:
-            json_data.parse(json.dumps({name: value}, allow_nan=False).encode())
+            json_data.parse_data(json.dumps({name: value}, allow_nan=False).encode())
         except (TypeError, ValueError, RecursionError) as reason:
             allowed = "text, finite numbers, true, false, None, and lists and mappings of them"
             raise ConfigError("not a value of JSON", key=f"config.{name}", reason=reason, allowed=allowed) from None
-    values: dict[str, Any] = json_data.parse(json.dumps(dict(config)).encode())
+    values: dict[str, Any] = json_data.parse_data(json.dumps(dict(config)).encode())
     return values

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from runner.communication.launcher import launched
+from runner.communication.world import launched
 from runner.errors import ConfigError, DataError
 from runner.experiment.script import command
 from runner.experiment.script.command import SCRIPT_FILE, ScriptCommand
 from runner.experiment.status import STATUS_FILE
-from runner.host import json_data
+from runner.host import json
 from runner.host.files import storage_errors
 
 RESUME_VARIABLE, FORCE_VARIABLE = "RUNNER_RESUME", "RUNNER_RESUME_FORCE"  # for `runner.record` in the script
@@ -48,7 +48,7 @@ def startable(folder: Path, lines: Sequence[str], force: bool) -> ScriptCommand:
     if lines:
         hint = "the arguments of a script are its own: type the command with others"
         raise ConfigError("the run of a script has no overrides", value=" ".join(lines), **typed, hint=hint)
-    if json_data.read_optional(folder / STATUS_FILE).get("status") == "ok":
+    if json.read_optional(folder / STATUS_FILE).get("status") == "ok":
         raise ConfigError("the run is finished", path=folder, hint="more epochs: runner.record(..., resume=True)")
     if (size := launched()[1]) > 1:
         raise ConfigError("the run has a single process", path=folder, launched=f"{size} processes")

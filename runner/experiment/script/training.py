@@ -25,12 +25,11 @@ from runner.experiment.run import MANIFEST_FILE, SUMMARY_FILE, Evaluation, RunMo
 from runner.experiment.script.command import ScriptCommand
 from runner.experiment.status import Status
 from runner.experiment.step_graph import StepGraphWriter
-from runner.host.files import write_json
-from runner.host.journal import Journal
-from runner.host.json_file import flat
-from runner.host.log import LOG
+from runner.host.console import LOG
+from runner.host.files import Journal, write_json
+from runner.host.json import flat
+from runner.host.process import Interruption
 from runner.host.seed import get_seed
-from runner.host.signals import Interruption
 from runner.train.arguments import check_train_arguments, epoch_steps, total_steps
 from runner.train.callback import Callback, CallbackList, CallbackParameters
 from runner.train.model import Model

@@ -15,7 +15,7 @@ from runner.config.groups import search
 from runner.config.loader import Loader
 from runner.config.schema import plain
 from runner.errors import ConfigError, raise_all
-from runner.host.json_file import set_dotted
+from runner.host.json import set_dotted
 
 
 def check_sweep(loader: Loader, call: CommandLine, params: Sequence[str] = ()) -> Composition:

@@ -15,7 +15,7 @@ from runner.errors import ConfigError, StorageError
 from runner.experiment.sweep import journal, slurm_queue
 from runner.experiment.sweep.controller import SweepController
 from runner.experiment.sweep.state import Jobs
-from runner.host.log import LOG
+from runner.host.console import LOG
 
 MODULE = "hydra_plugins.hydra_submitit_launcher.submitit_launcher"
 SLURM = "slurm"

@@ -20,7 +20,7 @@ from runner.experiment.sweep.controller import SweepController
 from runner.experiment.sweep.pool import run_all
 from runner.experiment.sweep.state import Jobs
 from runner.host.machine import usable_cores
-from runner.validation.validate import show
+from runner.validation.rules import show
 
 BASIC = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
 

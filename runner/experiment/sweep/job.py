@@ -14,8 +14,8 @@ from runner.experiment.code import refuse_other
 from runner.experiment.run import CONFIG_FILE
 from runner.experiment.status import STATUS_FILE
 from runner.experiment.sweep import journal, state
-from runner.host import json_data
-from runner.host.signals import PREEMPTION, Preempted, exit_code, stopped_by_signals
+from runner.host import json
+from runner.host.process import PREEMPTION, Preempted, exit_code, stopped_by_signals
 from runner.train.checkpoint.folder import sweep_temporaries
 
 SKIPPED = 0
@@ -89,7 +89,7 @@ class Job:
         """The request, which resumes the run in the folder if there is one. Raises ConfigError for another config."""
         if not (request.folder / CONFIG_FILE).exists() or not (request.folder / STATUS_FILE).exists():
             return request
-        before = json_data.read_object(request.folder / CONFIG_FILE)
+        before = json.read_object(request.folder / CONFIG_FILE)
         if not self.force:
             state.refuse_changes("the config of the job has changed", before, request.resolved)
         return replace(request, resume=True, force=self.force)

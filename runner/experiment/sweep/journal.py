@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from runner.errors import ConfigError, DataError
-from runner.host import files, json_data
-from runner.host.timestamp import now
+from runner.host import files, json as json_data
+from runner.host.console import now
 
 NAME = "sweep.jsonl"
 VERSION = 1
@@ -83,7 +83,7 @@ def read(folder: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
 
 def _row(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
-        row = json_data.parse(line)
+        row = json_data.parse_data(line)
     except DataError as error:
         raise _damaged(path, number, "not JSON").add(found=error.rows["reason"]) from None
     keys = KEYS.get(str(row.get("event"))) if isinstance(row, dict) else None

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from runner.host.signals import KINDS, exit_code, stop_signals
+from runner.host.process import KINDS, exit_code, stop_signals
 
 GRACE = 20.0  # seconds for a process to save its state after its parent died
 PR_SET_PDEATHSIG = 1  # of prctl(2)

@@ -11,8 +11,7 @@ from runner.config.schema import changed_keys
 from runner.errors import ConfigError, DataError, changed_rows
 from runner.experiment import code
 from runner.experiment.sweep import journal
-from runner.host.json_data import read_optional, without_lists
-from runner.host.json_file import flat
+from runner.host.json import flat, read_optional, without_lists
 
 SEARCH = "hydra.sweeper."
 Jobs = dict[int, tuple[str, ...]]  # the overrides of each job by its number

@@ -22,7 +22,7 @@ from runner.experiment.sweep.state import Outcome, SweepState, refuse_changes, s
 from runner.experiment.sweep.table import show
 from runner.host import files
 from runner.host.machine import packages
-from runner.host.signals import stopped_by_signals
+from runner.host.process import stopped_by_signals
 
 MAY_CHANGE = ("sweep.", "hydra.launcher.", "hydra/launcher", "hydra.sweeper.n_trials")
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runner.experiment.sweep.state import Outcome, varying
+from runner.host.console import visible
 from runner.host.lazy import lazy_import
-from runner.host.plain_text import visible
 
 COLOURS = {"ok": "green", "failed": "red", "killed": "red", "interrupted": "yellow", "missing": "yellow"}
 

@@ -15,9 +15,8 @@ from runner.experiment.tracking import mlflow
 from runner.experiment.tracking.follower import Follower, Tracker
 from runner.experiment.tracking.tensorboard import EventFile
 from runner.host.files import real_path, write_json
-from runner.host.json_data import read_optional
-from runner.validation.records import Frozen
-from runner.validation.validate import Invalid, invalid_value_error
+from runner.host.json import read_optional
+from runner.validation.rules import Frozen, Invalid, invalid_value_error
 
 STATE_FILE, SUMMARY_FILE = "tracking.json", "summary.json"
 MAX_LEVELS = 4  # folders between a job and its sweep

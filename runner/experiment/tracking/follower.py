@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from runner.experiment.tracking.points import Point, Tail, of_summary
-from runner.host import json_data
-from runner.host.log import LOG
+from runner.host import json
+from runner.host.console import LOG
 
 MANIFEST_FILE, METRICS_FILE = "manifest.json", "metrics.jsonl"
 LAST_SECONDS = 30.0  # timeout of a tracker at the end of a run
@@ -87,7 +87,7 @@ class Follower:
     def _has_manifest(self) -> bool:
         """Whether the manifest of this process exists; it is sent once."""
         if not self._described and self._manifest() not in (None, self._before):
-            self.tracker.describe("manifest", json_data.read_object(self.folder / MANIFEST_FILE))
+            self.tracker.describe("manifest", json.read_object(self.folder / MANIFEST_FILE))
             self._described = True
         return self._described
 

@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 
 from runner.errors import BusyError, ConfigError
 from runner.experiment.tracking.points import Point
+from runner.host.console import LOG
 from runner.host.files import locked
-from runner.host.json_file import flat
-from runner.host.log import LOG
-from runner.validation.records import Frozen
+from runner.host.json import flat
+from runner.validation.rules import Frozen
 
 METRICS, TAGS = 500, 100  # per request; MLflow's limits are 1000 and 100
 LENGTHS = {"params": 6000, "tags": 8000}  # characters of a value

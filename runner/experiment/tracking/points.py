@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from runner.host.json_data import without_lists
-from runner.host.json_file import flat
+from runner.host.json import flat, without_lists
 
 POSITION_KEYS = {"event", "epoch", "step", "global_step"}  # all other keys are values
 CHUNK = 1 << 18  # bytes per read: about 3000 rows

@@ -15,7 +15,7 @@ from runner.dataset.readers.image_file import MAX_FILE_BYTES as image_file_MAX_F
 from runner.dataset.samples.samples import Sample, SampleColumn, Samples
 from runner.dataset.selection import RowSelection, labels_column, listed_column
 from runner.errors import ConfigError, DataError
-from runner.host import files, json_data
+from runner.host import files, json
 from runner.validation.arguments import flag, one_of, whole_number
 
 __all__ = ["CelebADataset", "Cifar100Dataset", "ImageFolderDataset", "ManifestDataset"]
@@ -254,7 +254,7 @@ def _manifest_rows(path: Path, usage: str) -> list[tuple[Path, list[str]]]:
     rows = []
     for number, line in enumerate(_lines(path), 1):
         try:
-            entry = json_data.parse(line.encode())
+            entry = json.parse_data(line.encode())
             if str(entry["usage"]).lower() == usage:
                 names = [str(one["name"]) for one in entry.get("annotation", []) if "name" in one]
                 rows.append((Path(entry["source"].removeprefix("file://")), names))

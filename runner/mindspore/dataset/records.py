@@ -21,7 +21,7 @@ from runner.dataset.samples.items import columns_of
 from runner.dataset.samples.samples import ListedSamples
 from runner.dataset.selection import RowSelection
 from runner.errors import ConfigError, DataError, RunnerError, known_names
-from runner.host import json_file
+from runner.host import json as json_file
 from runner.host.machine import require_memory
 from runner.mindspore.dataset.text import Shuffle, matching_files, shuffles
 from runner.validation.arguments import as_list, flag, whole_number

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 from runner.core.value import Parameter
 from runner.errors import ConfigError, known_names
 from runner.validation.arguments import Where, at_least, flag, scalar
-from runner.validation.records import Frozen
+from runner.validation.rules import Frozen
 
 KEYS = ("params", "lr", "weight_decay", "grad_centralization", "order_params")
 

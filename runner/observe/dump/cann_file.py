@@ -18,7 +18,7 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.errors import ConfigError, DataError, nearest
-from runner.host import tensor_message
+from runner.host import protobuf
 from runner.host.files import storage_errors
 from runner.host.protobuf import message, varint
 from runner.observe.dump import cann_message as msg
@@ -215,5 +215,5 @@ def _load_tensor(part: Values, side: int, elements: memoryview) -> LoadedTensor:
     if not shape and not elements:
         shape = (0,)  # an omitted optional input
     original, groups = msg.shape(part, SIDES[side].original), msg.number(part, SIDES[side].sub_format)
-    array = tensor_message.array(dtype, shape, elements)
+    array = protobuf.array(dtype, shape, elements)
     return LoadedTensor(dtype, msg.format_name(part), shape, original, array, groups or 1)

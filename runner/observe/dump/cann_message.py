@@ -9,8 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from runner import dtype as dt
 from runner.errors import DataError
-from runner.host.protobuf import fields, repeated_numbers
-from runner.host.tensor_message import MOST_AXES
+from runner.host.protobuf import MOST_AXES, fields, repeated_numbers
 from runner.types import Shape
 
 FORMATS = (

@@ -7,7 +7,7 @@ import numpy as np
 from runner.core.graph import Graph
 from runner.core.observers import ObservedValue, ValueObserver
 from runner.core.primitive import Node, Primitive
-from runner.host.log import LOG
+from runner.host.console import LOG
 from runner.observe.dump import overflow
 from runner.observe.dump.async_writer import AsyncWriter
 from runner.observe.dump.first_failure import has_overflow

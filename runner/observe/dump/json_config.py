@@ -16,11 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from runner.errors import ConfigError, raise_all
-from runner.host import json_file
+from runner.host import json as json_file
 from runner.observe.dump.settings import AsyncDump, DumpSettings, SyncDump
-from runner.validation.keys import keys_of, validate_keys
-from runner.validation.rules import FREE
-from runner.validation.validate import Invalid, invalid_value_error, show
+from runner.validation.rules import FREE, Invalid, invalid_value_error, keys_of, show, validate_keys
 
 COMMON, SYNC, ASYNC = "common_dump_settings", "e2e_dump_settings", "async_dump_settings"
 EXAMPLES: Mapping[str, Mapping[str, object]] = {  # the keys that each section must have

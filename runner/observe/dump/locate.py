@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.errors import ConfigError, DataError
-from runner.host import json_data
+from runner.host import json
 from runner.host.files import real_path, storage_errors
 from runner.host.ownership import directories_of
 from runner.observe.dump.file_names import AsyncName, NpyName
@@ -91,7 +91,7 @@ def _dump_path(run: Path) -> Path:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    found = json_data.read(path, CONFIG_LIMIT)
+    found = json.read(path, CONFIG_LIMIT)
     return found if isinstance(found, dict) else {}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from runner.errors import DataError
-from runner.host.csv_file import csv_text
+from runner.host.console import csv_text
 from runner.host.files import read_bytes, write_whole
 
 FILE = "mapping.csv"

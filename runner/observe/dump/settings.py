@@ -11,11 +11,9 @@ from typing import Any, Literal
 
 from runner.device import MAX_ID
 from runner.errors import ConfigError, StorageError
+from runner.host.console import LOG
 from runner.host.files import make_directory
-from runner.host.log import LOG
-from runner.validation.records import Frozen
-from runner.validation.rules import FILE_PATH, FREE, as_path, key
-from runner.validation.validate import Invalid, show, validate
+from runner.validation.rules import FILE_PATH, FREE, Frozen, Invalid, as_path, key, show, validate
 
 Kind = Literal["sync", "async", "ge"]
 ALL = "all"

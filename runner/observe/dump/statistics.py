@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from runner import dtype as dt
-from runner.host.csv_file import csv_text
+from runner.host.console import csv_text
 from runner.observe.dump.file_names import AsyncName
 from runner.observe.dump.writer import blocks
 from runner.types import Shape

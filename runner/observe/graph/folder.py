@@ -21,8 +21,8 @@ from runner.core.graph import Graph
 from runner.core.observers import GraphObserver
 from runner.core.primitive import Node
 from runner.errors import StorageError
+from runner.host.console import LOG
 from runner.host.files import make_directory, remove, storage_errors, write_atomically
-from runner.host.log import LOG
 from runner.observe.graph.describe import describe
 from runner.observe.graph.dot import dot
 from runner.observe.graph.listing import Listing

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from runner.dataset.stages import Stage
-from runner.host.csv_file import csv_text
+from runner.host.console import csv_text
 from runner.observe.profile.analysis import Analysis
 
 COLUMNS = (

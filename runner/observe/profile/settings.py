@@ -12,12 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from runner.errors import ConfigError, nearest, raise_all
-from runner.host import json_file
+from runner.host import json as json_file
 from runner.host.files import make_directory
-from runner.validation.keys import keys_of, validate_keys
-from runner.validation.records import Frozen
-from runner.validation.rules import FREE, as_path, key
-from runner.validation.validate import Invalid, existing_folder, invalid_value_error, validate
+from runner.validation.rules import (
+    FREE,
+    Frozen,
+    Invalid,
+    as_path,
+    existing_folder,
+    invalid_value_error,
+    key,
+    keys_of,
+    validate,
+    validate_keys,
+)
 
 METRICS = ("ArithmeticUtilization", "PipeUtilization", "Memory", "MemoryL0", "ResourceConflictRatio")
 TRACES = ("training_trace", "task_trace", "aicpu_trace")

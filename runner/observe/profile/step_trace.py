@@ -11,7 +11,7 @@ with `_end_point`: its duration, including the wait for other ranks, its start a
 from collections.abc import Iterator
 from typing import Any
 
-from runner.host.csv_file import csv_text
+from runner.host.console import csv_text
 from runner.observe.profile.analysis import Analysis
 from runner.observe.profile.record import ProfiledOperator
 from runner.observe.profile.step_rows import StepRow

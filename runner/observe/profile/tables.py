@@ -10,7 +10,7 @@ import os
 from collections import defaultdict
 from typing import Any
 
-from runner.host.csv_file import csv_text
+from runner.host.console import csv_text
 from runner.observe.profile.analysis import Analysis, OperatorTimes
 from runner.observe.profile.record import ProfiledOperator
 from runner.observe.profile.settings import ProfileTarget

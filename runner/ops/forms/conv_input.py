@@ -17,7 +17,7 @@ from runner.ops.forms.columns import as_image, as_rows, cropped, dilated
 from runner.ops.forms.winograd import with_winograd
 from runner.ops.window import Windows
 from runner.types import Shape
-from runner.validation.records import Frozen
+from runner.validation.rules import Frozen
 
 FLIPPED_CHANNELS = range(8, 257)  # for which the flipped filter is faster than ConvTranspose (BENCHMARKS.md)
 

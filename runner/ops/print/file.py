@@ -17,8 +17,8 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.value import Tensor
 from runner.errors import ConfigError, DataError, StorageError
-from runner.host import files, tensor_message
-from runner.host.journal import Journal
+from runner.host import files, protobuf
+from runner.host.files import Journal
 from runner.host.protobuf import fields, located_fields, message, required_bytes, required_text
 from runner.ops.print.screen import Part
 
@@ -136,7 +136,7 @@ def _value(part: Part) -> bytes:
     if isinstance(part, str):
         return message((DESC, part))
     elements = np.asarray(part, part.dtype.newbyteorder("<"), order="C").tobytes()
-    return message((TENSOR, tensor_message.head(dt.of(part.dtype), part.shape, len(elements)) + elements))
+    return message((TENSOR, protobuf.head(dt.of(part.dtype), part.shape, len(elements)) + elements))
 
 
 def _parse_entry(value: int | memoryview) -> str | Tensor:
@@ -144,5 +144,5 @@ def _parse_entry(value: int | memoryview) -> str | Tensor:
     parts = dict(fields(required_bytes(value)))
     if DESC in parts:
         return required_text(parts[DESC])
-    message = tensor_message.parse(required_bytes(parts.get(TENSOR)))
-    return Tensor(tensor_message.decode(message, TYPES.get(message.kind.lower())).copy())
+    message = protobuf.parse(required_bytes(parts.get(TENSOR)))
+    return Tensor(protobuf.decode(message, TYPES.get(message.kind.lower())).copy())

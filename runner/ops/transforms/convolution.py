@@ -19,7 +19,7 @@ from runner.ops.forms.columns import tiles
 from runner.ops.transforms.winograd import FILTER, POINTS, Winograd, winograd
 from runner.ops.window import Windows
 from runner.types import Shape
-from runner.validation.records import Frozen
+from runner.validation.rules import Frozen
 
 CHANNELS = 32  # from which the saved multiplications take longer than the transforms
 COLUMNS = 64  # tiles times batch; with fewer, most of the time goes to reading the filters

@@ -20,7 +20,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from runner.validation.records import Frozen
+from runner.validation.rules import Frozen
 
 FILTER = 3  # rows and columns of the filters
 POINTS = {2: (0.0, 1.0, -1.0), 4: (0.0, 0.625, -0.625, 1.5, -1.5)}  # by results per row; infinity is one more

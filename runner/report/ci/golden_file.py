@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from runner.errors import ConfigError, DataError
-from runner.host import files, json_data
+from runner.host import files, json
 from runner.report.record import Metrics, RunRecord
 from runner.report.values import array_of, is_number
 from runner.train.checkpoint import state
@@ -96,7 +96,7 @@ def read(path: Path) -> Golden:
     except DataError as error:
         raise error.add(hint="runner golden --update FILE RUN_DIR writes one") from None
     try:
-        values = json_data.parse(content)
+        values = json.parse_data(content)
     except DataError as error:
         raise DataError("a golden file is not JSON", file=path, **error.rows) from None
     if not isinstance(values, dict) or values.pop("format", None) != FORMAT:

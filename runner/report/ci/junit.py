@@ -10,7 +10,7 @@ from typing import Any
 
 from runner.errors import ConfigError, MismatchError, RunnerError
 from runner.host import files
-from runner.host.signals import exit_code
+from runner.host.process import exit_code
 from runner.report.record import RunRecord
 
 _FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters not allowed in XML

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from runner.errors import ConfigError, DataError, StorageError
-from runner.host import files, json_file
+from runner.host import files, json
 from runner.report.values import is_number
 
 NAME = "profile_summary_*.json"
@@ -47,7 +47,7 @@ def read(folder: Path) -> ReportedFigures | None:
     """The figures of the first rank in a folder; None if there is no file or it is damaged."""
     for path in sorted(folder.rglob(NAME))[:1]:
         try:
-            found = json_file.parse(files.read_bytes(path, MAX_BYTES).decode(), path.name)
+            found = json.parse(files.read_bytes(path, MAX_BYTES).decode(), path.name)
             return _figures(path, found)
         except (ConfigError, DataError, StorageError, UnicodeDecodeError, _Damaged):
             return None

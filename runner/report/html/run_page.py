@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from runner.config.schema import RunConfig, plain
-from runner.host.json_file import flat
+from runner.host.json import flat
 from runner.host.ownership import directories_of
 from runner.report.format import format_value
 from runner.report.html import profile_section

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from runner.errors import DataError, StorageError
 from runner.experiment.results.worst_predictions import COUNT, FILE, FOLDER, image_name
-from runner.host import files, json_data, png
-from runner.host.plain_text import visible
+from runner.host import files, json, png
+from runner.host.console import visible
 from runner.report.html.markup import Markup, concat, number, table, tag
 from runner.report.record import RunRecord
 from runner.report.values import is_number
@@ -30,7 +30,7 @@ class Prediction(NamedTuple):
 
 def worst_predictions(run: RunRecord) -> Markup | None:
     """The section; None for a run without valid predictions of its last evaluation."""
-    content = json_data.read_optional(run.folder / FOLDER / FILE, MAX_BYTES)
+    content = json.read_optional(run.folder / FOLDER / FILE, MAX_BYTES)
     last = (run.metrics.evaluations or [{}])[-1]
     classes, entries = content.get("classes"), content.get("predictions")
     is_last = content.get("global_step") == last.get("global_step")

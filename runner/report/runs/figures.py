@@ -3,7 +3,7 @@
 from functools import cached_property
 from typing import Any
 
-from runner.host.json_data import without_lists
+from runner.host.json import without_lists
 from runner.report.record import RunRecord
 from runner.report.runs.tail import last_events
 from runner.report.values import is_number

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.host.json_data import without_lists
+from runner.host.json import without_lists
 from runner.report.record import RunRecord
 from runner.report.runs.figures import EVALUATION
 from runner.report.values import is_number

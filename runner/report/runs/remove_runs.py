@@ -9,11 +9,10 @@ from pathlib import Path
 from runner.errors import BusyError, ConfigError, RunnerError, StorageError, some
 from runner.experiment.status import LOCK_FILE
 from runner.host import files
-from runner.host.files import real_path
+from runner.host.console import visible
+from runner.host.files import real_path, remove_directory, remove_leftovers
 from runner.host.ownership import directories_of
-from runner.host.plain_text import visible
 from runner.host.process import is_of_this_machine
-from runner.host.removal import remove_directory, remove_leftovers
 from runner.report.record import RunRecord, run_directories
 from runner.report.runs.list_runs import default_folders
 from runner.report.runs.run_folder import FolderSize, RunFolder, sweep_of

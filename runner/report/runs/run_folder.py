@@ -10,7 +10,7 @@ from typing import NamedTuple
 from runner.errors import ConfigError, RunnerError, nearest
 from runner.experiment.status import LOCK_FILE
 from runner.experiment.sweep import journal
-from runner.host import files, json_data
+from runner.host import files, json
 from runner.host.files import real_path
 from runner.host.ownership import RECORD
 from runner.report.record import MAX_FILE_BYTES, RunRecord, run_directories
@@ -78,10 +78,10 @@ class RunFolder:
 
 def is_run(folder: Path) -> bool:
     """Whether runner made this run directory: by its status, its config, or as a claim with nothing else in it."""
-    status = json_data.read_optional(folder / "status.json")
+    status = json.read_optional(folder / "status.json")
     if status.get("status") in ("running", "ok", "failed", "interrupted") and "started" in status:
         return True
-    if "runner" in json_data.read_optional(folder / "config.json"):
+    if "runner" in json.read_optional(folder / "config.json"):
         return True
     try:
         records = files.names(folder / HYDRA)

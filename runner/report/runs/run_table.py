@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from runner.host.plain_text import visible
+from runner.host.console import visible
 from runner.report.format import format_value
 from runner.report.runs.figures import RunFigures
 from runner.report.values import metric_text

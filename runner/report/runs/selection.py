@@ -7,7 +7,7 @@ from typing import Any
 from runner.errors import ConfigError, nearest
 from runner.report.runs.figures import LARGER_IS_BETTER, TEST_LOSS, RunFigures
 from runner.report.values import is_number
-from runner.validation.records import Frozen
+from runner.validation.rules import Frozen
 
 NEWEST_FIRST = ("started", "finished")
 _TRUTH = {"true": True, "false": False, "null": None}

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from runner.errors import ConfigError
 from runner.experiment.sweep import journal
-from runner.host.console import ConsoleStream
-from runner.host.plain_text import visible
+from runner.host.console import ConsoleStream, visible
 from runner.report.record import RunRecord, run_directories
 from runner.report.runs.list_runs import default_folders, find_runs
 from runner.report.runs.progress import Progress

@@ -7,7 +7,7 @@ import numpy as np
 
 from runner.errors import ConfigError
 from runner.validation.keywords import KeywordNames
-from runner.validation.records import Frozen
+from runner.validation.rules import Frozen
 
 # The hooks of `Callback` that take only the run context: `CallbackList.fire` calls them.
 Event = Literal["begin", "epoch_begin", "step_begin", "step_end", "sink_left", "epoch_end", "end"]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from runner.errors import ConfigError, known_names
-from runner.host.log import LOG
+from runner.host.console import LOG
 from runner.train.callback.base import Callback, CallbackParameters, RunContext
 from runner.validation.arguments import at_least, scalar, whole
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from runner.core.value import Tensor
 from runner.errors import ConfigError, known_names
-from runner.host.log import note_once
+from runner.host.console import note_once
 from runner.nn.optim.optimizer import Optimizer
 from runner.train.callback.base import Callback, CallbackParameters, RunContext
 from runner.train.summary.summary_record import SummaryRecord, check_export_options

@@ -21,9 +21,18 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.errors import DataError
-from runner.host import files, tensor_message
-from runner.host.protobuf import FIXED64, LENGTH, fields, key, message, required_bytes, required_text, varint
-from runner.host.tensor_message import TensorMessage
+from runner.host import files, protobuf
+from runner.host.protobuf import (
+    FIXED64,
+    LENGTH,
+    TensorMessage,
+    fields,
+    key,
+    message,
+    required_bytes,
+    required_text,
+    varint,
+)
 from runner.train.checkpoint.arrays import plain_arrays
 
 SLICE_BYTES = 512 << 20
@@ -81,7 +90,7 @@ def _messages(name: str, array: np.ndarray) -> Iterator[bytes | memoryview]:
     kind, dims = dt.of(array.dtype), array.shape or (0,)
     for start in range(0, max(1, len(elements)), SLICE_BYTES):
         piece = elements[start : start + SLICE_BYTES]
-        tensor = tensor_message.head(kind, dims, len(piece))
+        tensor = protobuf.head(kind, dims, len(piece))
         value = message((1, name)) + key(2, LENGTH) + varint(len(tensor) + len(piece)) + tensor
         yield key(1, LENGTH) + varint(len(value) + len(piece)) + value
         yield piece
@@ -89,7 +98,7 @@ def _messages(name: str, array: np.ndarray) -> Iterator[bytes | memoryview]:
 
 def _array(name: str, message: TensorMessage) -> np.ndarray:
     try:
-        return tensor_message.decode(message, TYPES.get(message.kind))
+        return protobuf.decode(message, TYPES.get(message.kind))
     except DataError as error:
         raise error.add(parameter=name) from None
 
@@ -113,7 +122,7 @@ def _parameter(value: memoryview) -> tuple[str, TensorMessage]:
     name = required_text(parts.get(1))
     if 3 in parts:
         raise DataError("runner has no map parameters", parameter=name)
-    return name, tensor_message.parse(required_bytes(parts.get(2)))
+    return name, protobuf.parse(required_bytes(parts.get(2)))
 
 
 def _size_field(parts: Sequence[bytes | memoryview]) -> bytes:

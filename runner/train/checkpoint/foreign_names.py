@@ -5,8 +5,7 @@ from collections.abc import Mapping
 
 from runner.core.value import Parameter
 from runner.errors import ConfigError, nearest
-from runner.validation.name_patterns import Names
-from runner.validation.records import Frozen
+from runner.validation.rules import Frozen, Names
 
 COUNTERS = re.compile(r"(.*\.)?num_batches_tracked")  # of torch's normalizations, which need none here
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from runner import nn
 from runner.core.value import Parameter
 from runner.errors import ConfigError, DataError, some
-from runner.host.log import LOG
+from runner.host.console import LOG
 from runner.train.checkpoint import load_checkpoint, load_param_into_net, state
 from runner.train.checkpoint.foreign_names import renamed
 from runner.train.checkpoint.parameters import other_network, other_types
-from runner.validation.name_patterns import Names
+from runner.validation.rules import Names
 
 FOLDER = "checkpoints"  # in a run directory
 REPAIR = "the network of the checkpoint, or checkpoint.strict=false to load the parameters that both have"

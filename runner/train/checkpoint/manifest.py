@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from runner.errors import ConfigError, DataError
-from runner.host import files, json_data
-from runner.validation.records import Frozen
+from runner.host import files, json as json_data
+from runner.validation.rules import Frozen
 
 MANIFEST = "MANIFEST.json"
 FORMAT, VERSION = "runner checkpoint", 1
@@ -84,7 +84,7 @@ def read(folder: Path) -> Manifest:
 def _values(path: Path) -> Any:
     content = files.read_bytes(path, LIMIT)
     try:
-        return json_data.parse(content)
+        return json_data.parse_data(content)
     except DataError as error:
         raise DataError("a manifest is not JSON", file=path, found=error.rows["reason"]) from None
 

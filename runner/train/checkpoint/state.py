@@ -18,7 +18,7 @@ from runner.train.checkpoint.arrays import decode, encode
 from runner.train.checkpoint.folder import place_of, remove_folder, sweep_temporaries, write_folder
 from runner.train.checkpoint.manifest import MANIFEST, REPAIR, CheckpointFile, Manifest
 from runner.validation.arguments import whole
-from runner.validation.records import Frozen
+from runner.validation.rules import Frozen
 
 __all__ = ["SavedCheckpoint", "load", "newest", "prune", "save", "sweep_temporaries"]
 

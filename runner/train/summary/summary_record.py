@@ -11,8 +11,8 @@ import numpy as np
 from runner.core.value import Tensor
 from runner.errors import ConfigError, StorageError, known_names
 from runner.host import files
+from runner.host.console import LOG, note_once
 from runner.host.event_files import EventLog
-from runner.host.log import LOG, note_once
 from runner.nn.cell import Cell
 from runner.ops.summary import NewestValues
 from runner.train.summary.event_values import PLUGINS, is_image, table

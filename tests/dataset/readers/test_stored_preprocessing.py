@@ -10,7 +10,7 @@ from damage import damaged
 
 from runner.dataset import stored_preprocessing
 from runner.errors import DataError, RunnerError
-from runner.host import json_data
+from runner.host import json as json_data
 
 SAMPLES: dict[str, dict[str, Any]] = {
     "images": {

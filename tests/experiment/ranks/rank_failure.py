@@ -11,7 +11,7 @@ import numpy as np
 from patient_ranks import wait_long
 
 from runner import cli
-from runner.communication.launcher import launched
+from runner.communication.world import launched
 from runner.dataset.pipeline import Dataset
 from runner.errors import StorageError
 from runner.experiment.ranks import synchronize

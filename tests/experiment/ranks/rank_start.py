@@ -5,7 +5,7 @@ import signal
 import sys
 
 from runner import cli
-from runner.communication.launcher import launched
+from runner.communication.world import launched
 from runner.errors import DataError
 from runner.experiment import run
 from runner.experiment.ranks import follower

@@ -9,7 +9,7 @@ import pytest
 from ranks import Several, environment
 
 from runner import Model, cli, context, nn, ops
-from runner.communication import fusion, get_group_size, get_rank, init, launcher, world
+from runner.communication import get_group_size, get_rank, init, settings as fusion, world
 from runner.compile.split_at_collectives import split
 from runner.core.eager import Eager
 from runner.core.precision import policy, use_precision
@@ -331,7 +331,7 @@ def test_other_reductions(op):
 
 
 def test_without_mpirun_there_is_one_rank(monkeypatch):
-    for pair in launcher.LAUNCHERS:
+    for pair in world.LAUNCHERS:
         for name in pair:
             monkeypatch.delenv(name, raising=False)
     init("nccl")
@@ -340,17 +340,17 @@ def test_without_mpirun_there_is_one_rank(monkeypatch):
         init("tcp")
 
 
-@pytest.mark.parametrize("names", launcher.LAUNCHERS)
+@pytest.mark.parametrize("names", world.LAUNCHERS)
 def test_what_launchers_say(monkeypatch, names):
-    for pair in launcher.LAUNCHERS:
+    for pair in world.LAUNCHERS:
         for name in pair:
             monkeypatch.delenv(name, raising=False)
-    assert launcher.launched() == (0, 1)
+    assert world.launched() == (0, 1)
     monkeypatch.setenv(names[0], "3")
     monkeypatch.setenv(names[1], "many")
-    assert launcher.launched() == (0, 1)
+    assert world.launched() == (0, 1)
     monkeypatch.setenv(names[1], "4")
-    assert launcher.launched() == (3, 4)
+    assert world.launched() == (3, 4)
 
 
 @pytest.mark.parametrize("rank", ["0", "1"])

@@ -16,7 +16,7 @@ from runner.config.compose import CommandLine
 from runner.errors import StorageError
 from runner.experiment import launch, run as experiment
 from runner.experiment.sweep import pool
-from runner.host.signals import Terminated, stopped_by_signals
+from runner.host.process import Terminated, stopped_by_signals
 
 ROOT = Path(__file__).parents[3]
 

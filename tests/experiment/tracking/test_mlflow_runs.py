@@ -18,7 +18,7 @@ from runner.errors import ConfigError
 from runner.experiment.callbacks import MetricsJournal
 from runner.experiment.resume import resume
 from runner.experiment.sweep import sweep
-from runner.host.json_file import flat
+from runner.host.json import flat
 
 pytestmark = [
     pytest.mark.skipif(find_spec("mlflow") is None, reason="the extra mlflow is not installed"),

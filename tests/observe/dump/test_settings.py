@@ -9,7 +9,7 @@ from runner.observe.dump.file_names import AsyncName, NpyName, SyncName, sanitis
 from runner.observe.dump.selection import KernelSelection
 from runner.observe.dump.settings import Iterations
 from runner.types import TensorType
-from runner.validation.validate import Invalid
+from runner.validation.rules import Invalid
 
 
 @pytest.mark.parametrize(

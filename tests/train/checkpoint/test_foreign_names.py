@@ -17,7 +17,7 @@ from runner.core.value import Parameter
 from runner.errors import ConfigError, DataError
 from runner.train.checkpoint.foreign_names import renamed
 from runner.train.checkpoint.initial_weights import InitialWeights
-from runner.validation.name_patterns import Names
+from runner.validation.rules import Names
 
 
 @pytest.fixture(autouse=True)

@@ -6,14 +6,48 @@ its part of each batch; gradients are summed over all ranks before the optimizer
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from runner.communication import fusion
 from runner.communication.world import world
 from runner.errors import ConfigError, known_names
-from runner.validation.rules import FREE, Rule
-from runner.validation.validate import Invalid, invalid_value_error, validate
+from runner.validation.rules import FREE, Invalid, Rule, invalid_value_error, validate
+
+# Buckets of gradients: the rule of `all_reduce_fusion_config` (spec section 1.3).
+
+ALLOWED = "whole numbers from 1, ascending, each once, such as [4, 8]"
+
+
+def validate_indices(indices: object) -> tuple[int, ...]:
+    """The indices of parameters at which a new bucket begins. Raises Invalid."""
+    if not isinstance(indices, list | tuple):
+        raise Invalid("indices must be a list", ALLOWED)
+    if not indices:
+        raise Invalid("indices must not be empty", f"{ALLOWED}, or nothing at all: one bucket")
+    if not all(type(index) is int and index >= 1 for index in indices):
+        raise Invalid("indices must be whole numbers of at least 1", ALLOWED)
+    if len(set(indices)) != len(indices):
+        raise Invalid("indices must differ", ALLOWED)
+    if list(indices) != sorted(indices):
+        raise Invalid("indices must ascend", ALLOWED)
+    return tuple(indices)
+
+
+def buckets(count: int, indices: tuple[int, ...] | None) -> list[range]:
+    """The indices of the parameters in each bucket. Raises ConfigError when an index is not below `count`.
+
+    >>> buckets(10, (4, 8))
+    [range(0, 4), range(4, 8), range(8, 10)]
+    """
+    ends: Any = (0, *(indices or ()), count)
+    if ends[-2] >= count:
+        rows = {"all_reduce_fusion_config": list(ends[1:-1]), "parameters": count, "allowed": f"1 to {count - 1}"}
+        raise ConfigError("a bucket begins behind the last parameter", **rows)
+    return [range(first, end) for first, end in pairwise(ends)]
+
+
+# `set_auto_parallel_context` and related functions, under the reference's names (spec section 1.3).
 
 
 class ParallelMode:
@@ -62,7 +96,7 @@ _SETTINGS = {
     "full_batch": _fixed(False),
     "enable_parallel_optimizer": _fixed(False),
     "grad_accumulation_step": _fixed(1, low=1),
-    "all_reduce_fusion_config": _Setting(None, tuple, Rule(validate=fusion.validate_indices)),
+    "all_reduce_fusion_config": _Setting(None, tuple, Rule(validate=validate_indices)),
     "sync_batch_norm": _Setting(False, bool),  # not in the reference, which has a layer for it
     "communi_parallel_mode": _fixed(
         "all_group_parallel", choices=("all_group_parallel", "same_server_group_parallel", "no_group_parallel")
