@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 from training import MODES, model_of
 
-from runner.core.observers import ObservedValue, ValueObserver
-from runner.core.primitive import Node
+from runner.core.graph import ObservedValue, ValueObserver
+from runner.core.operators import Node
 from runner.dataset import NumpySlicesDataset
 from runner.device import Device
 from runner.host.threads import kernel_threads

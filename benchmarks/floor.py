@@ -20,7 +20,7 @@ from training import model_of
 from runner import dtype, ops
 from runner.compile.passes import optimize
 from runner.core.graph import Graph
-from runner.core.primitive import Node
+from runner.core.operators import Node
 from runner.core.tracer import trace
 from runner.device import Device
 from runner.types import TensorType

@@ -17,8 +17,8 @@ import numpy as np
 
 from runner import ops
 from runner.core.eager import Eager
-from runner.core.primitive import Primitive
-from runner.core.value import Tensor
+from runner.core.operators import Primitive
+from runner.core.values import Tensor
 
 CHAIN = 5000
 ONE = Tensor(np.ones(1, np.float32))

@@ -19,7 +19,7 @@ from runner.config import schema
 from runner.config.groups import GROUPS, NAMED
 from runner.config.groups.callback import CALLBACKS, default_callbacks
 from runner.config.groups.metric import METRICS, direction
-from runner.core.primitive import Primitive
+from runner.core.operators import Primitive
 from runner.dataset.catalog import CATALOG, DatasetEntry
 from runner.importer.operators import RULES
 from runner.mindspore.addresses import coverage

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from runner import nn, ops, register
-from runner.core.value import Value
+from runner.core.values import Value
 
 Count = Annotated[int, register.key(low=1, high=65536)]
 Rate = Annotated[float, register.key(low=0, below=1)]

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from runner import nn, register
 from runner.common.initializer import HeNormal, Initializer, TruncatedNormal
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.validation.rules import MAX_COUNT
 
 Count = Annotated[int, register.key(low=1, high=MAX_COUNT)]

@@ -4,7 +4,7 @@ import math
 from typing import Annotated, Literal
 
 from runner import nn, register
-from runner.core.value import Value
+from runner.core.values import Value
 
 Width = Annotated[int, register.key(low=1, high=1 << 20)]
 Rate = Annotated[float, register.key(low=0, below=1)]

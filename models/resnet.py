@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from runner import nn, ops, register
 from runner.common.initializer import HeNormal, Initializer, Uniform
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.validation.arguments import one_of, whole
 from runner.validation.rules import MAX_COUNT
 

@@ -98,7 +98,7 @@ THIRD_PARTIES = {
     "sklearn": set(),  # its import takes a second
 }
 MODELS_MAY_IMPORT = (
-    *("runner.nn", "runner.ops", "runner.common", "runner.core.value"),
+    *("runner.nn", "runner.ops", "runner.common", "runner.core.values"),
     *("runner.register", "runner.validation.arguments", "runner.validation.rules"),
 )
 RUNS_WHAT_IT_READS = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
@@ -319,7 +319,7 @@ def packages(known: dict[str, Module]) -> dict[str, Module]:
 
 
 def test_there_is_something_to_read():
-    assert {"runner", "runner.core.value", "runner.ops.conv", "runner.compile.onnx.lower"} <= set(RUNNER)
+    assert {"runner", "runner.core.values", "runner.ops.conv", "runner.compile.onnx.lower"} <= set(RUNNER)
     assert "models.lenet" in MODELS
 
 
@@ -434,7 +434,7 @@ def test_a_rule_finds_what_it_forbids(rule, name, text, complaint):
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("runner.errors", "from runner.core.value import Tensor"),
+        ("runner.errors", "from runner.core.values import Tensor"),
         ("runner.ops.conv", "from runner.compile.onnx import lower"),
         ("runner.compile.onnx.lower", "from runner import ops"),
         ("runner.dataset.order", "import runner.nn.cell"),

@@ -1,7 +1,7 @@
 """Import paths of the reference: `runner.common.initializer`, `Tensor`, `Parameter` and `ParameterTuple`."""
 
 from runner import ops  # noqa: F401  registers the arithmetic of tensors (`x + y`)
-from runner.core.value import OPERATORS
+from runner.core.values import OPERATORS
 from runner.host.lazy import late_names
 
 __getattr__, __dir__, __all__ = late_names(__name__, __file__)

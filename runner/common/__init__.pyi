@@ -1,3 +1,2 @@
 from runner.common.initializer import Initializer as Initializer
-from runner.core.parameter_tuple import ParameterTuple as ParameterTuple
-from runner.core.value import Parameter as Parameter, Tensor as Tensor
+from runner.core.values import Parameter as Parameter, ParameterTuple as ParameterTuple, Tensor as Tensor

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.value import Tensor
+from runner.core.values import Tensor
 from runner.errors import ConfigError, ShapeError, nearest
 from runner.host.machine import require_memory
 from runner.host.seed import generator, next_number

@@ -12,11 +12,11 @@ from runner.compile.onnx.lower import lower
 from runner.compile.passes import layout_passes, optimize
 from runner.compile.passes.dce import dce
 from runner.compile.program import Executable
+from runner.core.graph import NO_GRAPHS, ObservedValue, ValueObserver
 from runner.core.lowering import LAST, PLAIN, Layout, with_layouts
-from runner.core.observers import NO_GRAPHS, ObservedValue, ValueObserver
-from runner.core.primitive import Node
+from runner.core.operators import Node
 from runner.core.tracer import trace_path
-from runner.core.value import Symbol, Value
+from runner.core.values import Symbol, Value
 from runner.device import Device
 from runner.types import TensorType
 

@@ -16,7 +16,7 @@ from runner.compile.passes.cse import cse
 from runner.compile.passes.dce import dce
 from runner.core.graph import Graph, Pass
 from runner.core.tracer import trace
-from runner.core.value import Parameter, Value
+from runner.core.values import Parameter, Value
 from runner.errors import RunnerError
 from runner.types import TensorType
 

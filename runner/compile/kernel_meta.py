@@ -19,11 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from runner.compile.onnx.builder import all_graphs, source_operators
-from runner.core.graph import Graph
-from runner.core.observers import GraphObserver
-from runner.core.primitive import Node
+from runner.core.graph import Graph, GraphObserver
+from runner.core.operators import Node
 from runner.core.source import user_line
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.host.files import make_directory, write_atomically, write_json
 
 _WITH_LOCATIONS, _AS_TRACED, _WITH_GROUPS = (1, 2), 2, 4  # levels

@@ -19,12 +19,11 @@ from runner.compile.passes import default_passes, optimize
 from runner.compile.passes.dce import dce
 from runner.compile.split_at_collectives import SplitSession, has_collectives
 from runner.compile.work import suited
-from runner.core.effect import Effect
-from runner.core.graph import Graph, Pass
+from runner.core.graph import NO_GRAPHS, Graph, GraphObserver, Pass
 from runner.core.lowering import Layout
-from runner.core.observers import NO_GRAPHS, GraphObserver
+from runner.core.operators import Effect
 from runner.core.tracer import trace
-from runner.core.value import Parameter, Tensor, Value
+from runner.core.values import Parameter, Tensor, Value
 from runner.device import Device
 from runner.errors import RunnerError
 from runner.types import TensorType

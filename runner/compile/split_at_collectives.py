@@ -16,13 +16,12 @@ import numpy as np
 from runner.compile.onnx.lower import lower
 from runner.compile.ort.session import Session
 from runner.compile.passes.dce import dce
-from runner.core.collective import Collective
 from runner.core.eager import evaluate
 from runner.core.graph import Graph, as_symbol
 from runner.core.lowering import LAST, Layout
-from runner.core.primitive import Node
+from runner.core.operators import Collective, Node
 from runner.core.source import user_line
-from runner.core.value import OPERATORS, Symbol, Value
+from runner.core.values import OPERATORS, Symbol, Value
 from runner.device import Device
 from runner.errors import ConfigError
 

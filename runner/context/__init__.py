@@ -18,7 +18,7 @@ from runner.communication.settings import (
 )
 from runner.communication.world import process_number, world
 from runner.context import without_effect
-from runner.core.observers import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
+from runner.core.graph import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
 from runner.core.precision import DEFAULT, Policy, policy
 from runner.device import Device
 from runner.errors import ConfigError, nearest

@@ -10,12 +10,11 @@ The order, which is the same in both modes and in sinks:
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from runner.core.conversion import require_writable
 from runner.core.precision import OperandCasting
-from runner.core.value import OPERATORS, Parameter, Value
-from runner.errors import ShapeError
+from runner.core.values import OPERATORS, Parameter, Value, require_writable
+from runner.errors import ConfigError, ShapeError
 
 
 class Mark(NamedTuple):
@@ -96,3 +95,100 @@ class Assigning(OperandCasting):
             kept = [(p, select(condition, self.updates[p], self.at(p, mark))) for p in assigned]
         for parameter, value in kept:
             self.assign(parameter, value)
+
+
+# The record of a step: which nodes belong to which call, and when their values may be freed.
+
+
+class Call(NamedTuple):
+    """A finished call of a cell: its operands and results, and the points of the step before and after it."""
+
+    inputs: tuple[Any, ...]
+    outputs: Any
+    begin: Mark
+    end: Mark
+
+
+class Recording(Assigning):
+    """The part of an interpreter that records the applied nodes.
+
+    `tape` says whether it does, `depth` how many functions are being executed that will be differentiated. `calls` has
+    the last call of each cell while its nodes are kept: a differentiation of that call does not execute it again.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nodes: list[Any] = []
+        self.calls: dict[object, Call] = {}
+        self.tape = True
+        self.depth = 0
+        self.count = 0  # number of applied operators
+        self.released = -1  # their number when a part of the record was handed over
+
+    def mark(self) -> Mark:
+        """The present point of the step."""
+        return Mark(len(self.nodes), self.count, self.assignments)
+
+    @contextmanager
+    def differentiation(self) -> Iterator[Mark]:
+        """Context of a function that is differentiated afterwards; the mark of its beginning."""
+        self.depth += 1
+        try:
+            yield self.mark()
+        finally:
+            self.depth -= 1
+
+    @contextmanager
+    def unrecorded(self) -> Iterator[None]:
+        """Context of operators that no later gradient of the step depends on, unless a function is differentiated."""
+        before, self.tape = self.tape, self.tape and self.depth > 0
+        try:
+            yield
+        finally:
+            self.tape = before
+
+    def record(self, since: Mark, last: bool = False) -> list[Any]:
+        """The nodes since a point of the step, in order. `last` hands them over: the interpreter no longer keeps them.
+
+        Raises ConfigError when some of them were handed over before.
+        """
+        if since.applied < self.released:
+            reason = "gradients(..., last=True) or an outermost GradOperation has released the nodes that it passed"
+            hint = "leave out last=True when gradients are computed more than once in a step"
+            raise ConfigError("the record of this step was released", reason=reason, hint=hint)
+        if last:
+            self.released = self.count
+            self.calls.clear()
+        return self.nodes[since.position :]
+
+
+# `x[key] = v` gives a value that has been used other elements, while the record keeps the former ones.
+#
+# The user's object stands for the new value from then on. In the record of nodes, whose gradient rules read operands, a
+# new handle takes its former place.
+
+
+class Rebinding(Recording):
+    """The part of an interpreter that replaces values; `originals` has the first handle of each one replaced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.originals: dict[Value, Value] = {}
+
+    def rebind(self, target: Value, value: Value) -> None:
+        """Give `target` the value of `value`, the output of the last node, which has the same type."""
+        raise NotImplementedError
+
+    def original(self, handle: Value) -> Value:
+        """The handle of the value that `handle` had at first."""
+        return self.originals.get(handle, handle)
+
+    def replace_handles(self, target: Value, former: Value, value: Value) -> None:
+        """In the record, `former` takes the place of `target`, and `target` that of `value`."""
+        self.originals.setdefault(target, former)
+        self.calls.clear()  # whose operands and results would have other values now
+        self.replace_assigned(target, former)
+        for node in self.nodes:
+            if any(x is target for x in node.inputs):
+                node.inputs = tuple([former if x is target else x for x in node.inputs])
+            node.outputs = tuple([former if y is target else target if y is value else y for y in node.outputs])

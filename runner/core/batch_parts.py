@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from runner.core.lowering import LAST, Builder, Form
-from runner.core.primitive import Primitive, graph_operator
+from runner.core.operators import Primitive, graph_operator
 from runner.types import TensorType
 
 

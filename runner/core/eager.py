@@ -6,9 +6,9 @@ from operator import attrgetter
 import numpy as np
 
 from runner.core.assignments import Mark
+from runner.core.operators import Arrays, Interpreter, Node, Primitive, infer, install
 from runner.core.precision import RoundedTypes, compute_rounded
-from runner.core.primitive import Arrays, Interpreter, Node, Primitive, infer, install
-from runner.core.value import Operand, Parameter, Tensor, Value
+from runner.core.values import Operand, Parameter, Tensor, Value
 from runner.errors import NO_MEMORY, ConfigError, RunnerError, ShapeError, TrainingError
 from runner.host.machine import keep_freed_memory
 from runner.types import TensorType

@@ -21,8 +21,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.conversion import conversions
-from runner.core.value import OPERATORS, Operand, Parameter, Value
+from runner.core.values import OPERATORS, Operand, Parameter, Value, conversions
 from runner.errors import ConfigError, known_names
 from runner.types import TensorType
 

@@ -7,12 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from runner.core.eager import Eager
-from runner.core.graph import Graph, as_symbol
+from runner.core.graph import Graph, ObservedValue, ValueObserver, as_symbol
 from runner.core.lowering import LAST
-from runner.core.observers import ObservedValue, ValueObserver
-from runner.core.primitive import Node, Primitive
+from runner.core.operators import Node, Primitive
 from runner.core.symbolic import Tracer, symbols
-from runner.core.value import Parameter, Symbol, Tensor, Value
+from runner.core.values import Parameter, Symbol, Tensor, Value
 from runner.errors import TrainingError
 from runner.types import TensorType
 

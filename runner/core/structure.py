@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from runner.core.value import Tensor, Value
+from runner.core.values import Tensor, Value
 
 
 class Leaf(NamedTuple):

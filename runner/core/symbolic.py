@@ -7,13 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from runner.core.assignments import Mark
-from runner.core.collective import Collective
 from runner.core.eager import evaluate
-from runner.core.effect import Effect
 from runner.core.graph import Graph, as_symbol
-from runner.core.primitive import Interpreter, Node, Primitive, current
+from runner.core.operators import Collective, Effect, Interpreter, Node, Primitive, current
 from runner.core.source import Source, user_line
-from runner.core.value import OPERATORS, Operand, Parameter, Symbol, Tensor, Value
+from runner.core.values import OPERATORS, Operand, Parameter, Symbol, Tensor, Value
 from runner.core.while_statement import REPAIR, WhileFound, is_in_while_test, user_frame
 from runner.errors import ConfigError, ShapeError
 from runner.types import TensorType

@@ -1,17 +1,16 @@
 """Tracing for graph mode: a network is executed with symbols, and the operators it applies form its graph.
 
 `if x > 0:` has Python call `bool(x > 0)`, which a trace answers with one outcome (`Tracer.decide`). The function is
-executed again for the other outcome, and so on until every path is known; `runner/core/join_paths.py` joins them.
+executed again for the other outcome, and so on until every path is known; `runner/core/branches.py` joins them.
 """
 
 from collections.abc import Callable, Sequence
 
-from runner.core.graph import Graph, as_symbol, verify
-from runner.core.join_paths import Path, join
-from runner.core.observers import NO_GRAPHS, GraphObserver
+from runner.core.branches import Path, join
+from runner.core.graph import NO_GRAPHS, Graph, GraphObserver, as_symbol, verify
 from runner.core.structure import flatten, static_parts
 from runner.core.symbolic import Fork, Tracer, Undecided, as_returned, too_many_branches
-from runner.core.value import Symbol, Value
+from runner.core.values import Symbol, Value
 from runner.core.while_statement import WhileFound, convert
 from runner.errors import ConfigError, RunnerError
 from runner.types import TensorType

@@ -5,17 +5,15 @@ from dataclasses import field, replace
 from functools import partial
 from typing import Any, ClassVar
 
-from runner.core.autodiff import pull_back
-from runner.core.branch import graph_flops
-from runner.core.collective import Collective
+from runner.core.branches import captured, graph_flops
+from runner.core.gradients import pull_back
 from runner.core.graph import Graph, as_symbol, verify
-from runner.core.join_paths import captured
+from runner.core.operators import Collective, Gradient, Primitive, Types, current, graph_operator
 from runner.core.precision import Needs
-from runner.core.primitive import Gradient, Primitive, Types, current, graph_operator
 from runner.core.source import user_line
 from runner.core.symbolic import Tracer, Unknown
 from runner.core.tracer import trace_inner
-from runner.core.value import OPERATORS, Tensor, Value
+from runner.core.values import OPERATORS, Tensor, Value
 from runner.core.while_statement import REPAIR, UNBOUND
 from runner.errors import ConfigError, NotDifferentiable, ShapeError
 from runner.types import TensorType

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from runner import ops  # noqa: F401  registers the arithmetic of the tensors that iterators return
-from runner.core.value import Tensor
+from runner.core.values import Tensor
 from runner.dataset.base_pipeline import Batch, Pipeline
 from runner.dataset.iterator import EpochIterator, epoch_limit
 from runner.errors import ConfigError, known_names

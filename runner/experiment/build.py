@@ -13,7 +13,7 @@ from runner.config.groups.dataset import DatasetSettings
 from runner.config.groups.metric import METRICS
 from runner.config.groups.parallel import DataParallel
 from runner.config.schema import RunConfig
-from runner.core.observers import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
+from runner.core.graph import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
 from runner.dataset.batches import in_batches, is_batched
 from runner.dataset.facts import facts_of
 from runner.dataset.pipeline import Dataset

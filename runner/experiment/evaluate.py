@@ -15,7 +15,7 @@ import numpy as np
 from runner import compile as compiler, context
 from runner.config.schema import CheckpointSettings, RunRequest
 from runner.config.weight_names import names_of
-from runner.core.observers import GraphObserver
+from runner.core.graph import GraphObserver
 from runner.experiment import run as training
 from runner.experiment.build import Experiment, build
 from runner.experiment.callbacks import MetricsJournal, Stopwatch

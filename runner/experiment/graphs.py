@@ -4,8 +4,7 @@ from pathlib import Path
 
 from runner import compile as compiler
 from runner.config.schema import RunRequest
-from runner.core.graph import Graph
-from runner.core.observers import GraphObserver, GraphObservers
+from runner.core.graph import Graph, GraphObserver, GraphObservers
 from runner.experiment.output_directories import place
 from runner.observe import graph as files
 

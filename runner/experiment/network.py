@@ -7,7 +7,7 @@ from runner import nn
 from runner.config.groups.network import NetworkSettings
 from runner.config.groups.session import SessionSettings
 from runner.config.schema import RunConfig
-from runner.core.value import Parameter
+from runner.core.values import Parameter
 from runner.errors import ConfigError, collect_errors, raise_all
 from runner.host.console import LOG
 from runner.nn.pooling import set_impl_mode

@@ -17,7 +17,7 @@ from runner.config.groups.profiling import is_requested as is_profiled
 from runner.config.groups.session import SessionSettings
 from runner.config.schema import CheckpointSettings, RunConfig, RunRequest
 from runner.config.weight_names import names_of
-from runner.core.observers import NO_VALUES, ValueObserver
+from runner.core.graph import NO_VALUES, ValueObserver
 from runner.errors import MismatchError, TrainingError
 from runner.experiment import code, dump, profile, results, tune
 from runner.experiment.build import MODES, Experiment, build, device_of

@@ -39,7 +39,7 @@ def late_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[
 
     `file` is the package's `__init__.py`. The stub next to it, `__init__.pyi`, lists the modules with public names, for
     type checkers and for this function: `from runner.ops.matrices import *` stands for the names in that module's
-    `__all__`, `from runner.core.value import Tensor as Tensor` for one name. A module is loaded when one of its names
+    `__all__`, `from runner.core.values import Tensor as Tensor` for one name. A module is loaded when one of its names
     is first used; modules of the package are attributes, too. Raises AttributeError for other names.
     """
     homes = _homes(package, file)

@@ -1,6 +1,6 @@
 """A cell that returns every value of an imported network, to compare them with those of onnxruntime."""
 
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.importer.network import OnnxNetwork
 from runner.nn.cell import Cell
 

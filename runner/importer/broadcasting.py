@@ -1,7 +1,7 @@
 """Shapes of values in rules: broadcasting, reshaping without an operator where nothing changes."""
 
 from runner import ops
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.types import Shape
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from runner import ops, register
 from runner.core.tracer import trace
-from runner.core.value import Parameter, Value
+from runner.core.values import Parameter, Value
 from runner.errors import ConfigError, ShapeError, known_names
 from runner.host.console import LOG
 from runner.importer.coverage import require_supported

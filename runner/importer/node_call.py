@@ -8,9 +8,9 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from runner.core.eager import Eager
-from runner.core.primitive import current
+from runner.core.operators import current
 from runner.core.source import SourceLine
-from runner.core.value import Parameter, Tensor, Value
+from runner.core.values import Parameter, Tensor, Value
 from runner.errors import ConfigError, RunnerError
 from runner.importer.graph import OnnxGraph, OnnxNode
 from runner.importer.other_batch import OtherBatch

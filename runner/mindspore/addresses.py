@@ -37,8 +37,8 @@ _NUMPY = ".array_ops", ".array_creations", ".math_ops", ".logic_ops", ".dtypes"
 _CALLBACKS = "callback", "checkpoint", "loss_monitor", "time_monitor", "lr_scheduler_callback", "summary_collector"
 # Path without the package: the modules whose names it has, the first one that has a name first.
 ADDRESSES: dict[str, tuple[str, ...]] = {
-    **{f"common.{name}": ("runner", "runner.core.value") for name in ("parameter", "seed", "tensor")},
-    "common.api": ("runner", "runner.core.value", "runner.mindspore.executor"),
+    **{f"common.{name}": ("runner", "runner.core.values") for name in ("parameter", "seed", "tensor")},
+    "common.api": ("runner", "runner.core.values", "runner.mindspore.executor"),
     "common.dtype": ("runner.dtype",),
     **{f"nn.{name}": ("runner.nn",) for name in _NN},
     **{f"ops.{name}": ("runner.ops",) for name in _OPS},

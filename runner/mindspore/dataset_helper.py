@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from runner.core.value import Tensor
+from runner.core.values import Tensor
 from runner.dataset.pipeline import Dataset
 from runner.nn.cell import Cell
 from runner.train.arguments import epoch_steps

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from runner import compile as compiler, context
-from runner.core.value import Tensor
+from runner.core.values import Tensor
 from runner.errors import ConfigError, known_names
 from runner.host.console import note_once
 from runner.host.files import write_atomically

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from runner import ops
 from runner.common.initializer import Initial, initializer
-from runner.core.primitive import Primitive
-from runner.core.value import Parameter, Value
+from runner.core.operators import Primitive
+from runner.core.values import Parameter, Value
 from runner.errors import ConfigError, known_names
 from runner.nn.cell import Cell
 from runner.validation.arguments import at_least, whole

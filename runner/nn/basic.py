@@ -3,8 +3,8 @@
 from runner import dtype as dt, ops
 from runner.common.initializer import Initial, initializer
 from runner.communication.world import world
-from runner.core.primitive import Primitive
-from runner.core.value import Parameter, Tensor, Value
+from runner.core.operators import Primitive
+from runner.core.values import Parameter, Tensor, Value
 from runner.host.seed import get_seed, next_number
 from runner.nn.activation import activation_of
 from runner.nn.cell import Cell

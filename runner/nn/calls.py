@@ -14,11 +14,11 @@ import numpy as np
 
 from runner import context
 from runner.core.eager import Eager
-from runner.core.observers import NO_VALUES, ValueObserver
+from runner.core.graph import NO_VALUES, ValueObserver
 from runner.core.precision import use_precision
 from runner.core.structure import FlatStructure, flatten, map_values, rebuilt
 from runner.core.symbolic import as_returned
-from runner.core.value import Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.errors import ConfigError
 from runner.nn.cell import COMPILERS, EXECUTORS, Cell
 from runner.nn.function_cell import FunctionCell, call_function

@@ -8,11 +8,10 @@ from functools import partial
 from typing import Any, ClassVar
 
 from runner import context
-from runner.core.parameter_tuple import ParameterTuple
-from runner.core.primitive import current, is_nested
+from runner.core.assignments import Call
+from runner.core.operators import current, is_nested
 from runner.core.source import user_line, users_line
-from runner.core.tape import Call
-from runner.core.value import Parameter, Value
+from runner.core.values import Parameter, ParameterTuple, Value
 from runner.errors import ConfigError, nearest
 from runner.nn.cell_execution import BackwardHook, in_precision
 from runner.nn.cell_settings import CellSettings

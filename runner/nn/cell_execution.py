@@ -5,9 +5,9 @@ from typing import Any
 
 from runner import dtype as dt
 from runner.core.eager import Eager
+from runner.core.operators import current
 from runner.core.precision import OF_CELL
-from runner.core.primitive import current
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.errors import ConfigError
 from runner.ops.insert_gradient import InsertGradientOf
 

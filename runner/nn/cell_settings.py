@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from runner import dtype as dt
-from runner.core.value import Parameter
+from runner.core.values import Parameter
 from runner.errors import ConfigError
 from runner.validation.keywords import KeywordNames
 

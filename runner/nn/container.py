@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 
-from runner.core.value import Parameter, Value
+from runner.core.values import Parameter, Value
 from runner.errors import ConfigError
 from runner.nn.cell import Cell
 

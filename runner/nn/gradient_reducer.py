@@ -6,7 +6,7 @@ from runner import dtype as dt, ops
 from runner.communication import settings as auto_parallel
 from runner.communication.settings import buckets
 from runner.communication.world import join, world
-from runner.core.value import Parameter, Tensor, Value
+from runner.core.values import Parameter, Tensor, Value
 from runner.errors import ConfigError
 from runner.nn.cell import Cell
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from runner.common.initializer import Uniform, initializer
 from runner.core.graph import Graph
-from runner.core.primitive import Node, Primitive
+from runner.core.operators import Node, Primitive
 from runner.core.tracer import trace
-from runner.core.value import Parameter, Value
+from runner.core.values import Parameter, Value
 from runner.errors import ConfigError, RunnerError, some
 from runner.nn.cell import Cell
 from runner.types import Shape, TensorType

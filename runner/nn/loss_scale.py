@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from runner import ops
-from runner.core.primitive import current
+from runner.core.operators import current
 from runner.core.structure import map_values, values_of
-from runner.core.value import Parameter, Tensor, Value
+from runner.core.values import Parameter, Tensor, Value
 from runner.errors import ConfigError, TrainingError
 from runner.nn.cell import Cell
 from runner.nn.optim.optimizer import Optimizer

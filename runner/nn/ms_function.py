@@ -6,7 +6,7 @@ from types import MethodType
 from typing import Any
 
 from runner import context
-from runner.core.primitive import is_nested
+from runner.core.operators import is_nested
 from runner.core.structure import flatten
 from runner.errors import ConfigError, ShapeError
 from runner.nn.cell import Cell

@@ -8,8 +8,8 @@ from runner import ops
 from runner.common.initializer import Initial, initializer
 from runner.communication import settings
 from runner.communication.world import world
-from runner.core.primitive import current
-from runner.core.value import Parameter, Value
+from runner.core.operators import current
+from runner.core.values import Parameter, Value
 from runner.errors import ConfigError, ShapeError
 from runner.nn.cell import Cell
 from runner.ops.array import require

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from runner.core.value import Parameter
+from runner.core.values import Parameter
 from runner.errors import ConfigError, nearest, raise_all, some
 from runner.nn.cell import Cell
 

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from runner import ops
-from runner.core.primitive import Primitive
-from runner.core.value import Value
+from runner.core.operators import Primitive
+from runner.core.values import Value
 from runner.nn.cell import Cell
 from runner.ops.array import require, require_nchw
 from runner.ops.window import Pair, Quad, pair, quad

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.value import Tensor
+from runner.core.values import Tensor
 from runner.errors import ConfigError
 from runner.validation.arguments import Where, above, at_least, flag, scalar, whole
 from runner.validation.keywords import KeywordNames

@@ -9,11 +9,10 @@ import numpy as np
 
 from runner import compile as compiler
 from runner.core.eager import Eager
-from runner.core.graph import Graph, Pass
-from runner.core.observers import NO_GRAPHS, GraphObserver, ValueObserver
+from runner.core.graph import NO_GRAPHS, Graph, GraphObserver, Pass, ValueObserver
 from runner.core.recorder import ObservingRecorder, Recorder
 from runner.core.structure import values_of
-from runner.core.value import Tensor
+from runner.core.values import Tensor
 from runner.device import Device
 from runner.errors import StorageError
 from runner.nn.cell import Cell

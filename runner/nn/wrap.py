@@ -8,10 +8,9 @@ import numpy as np
 
 from runner import dtype as dt, ops
 from runner.communication import settings
-from runner.core.autodiff import gradients
-from runner.core.parameter_tuple import ParameterTuple
-from runner.core.primitive import current
-from runner.core.value import Tensor, Value
+from runner.core.gradients import gradients
+from runner.core.operators import current
+from runner.core.values import ParameterTuple, Tensor, Value
 from runner.errors import ConfigError
 from runner.host.lazy import reference_attribute
 from runner.nn import gradient_reducer

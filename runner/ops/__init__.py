@@ -5,7 +5,7 @@ Names and attributes are those of `mindspore.ops` r1.2; `__init__.pyi` lists the
 
 from typing import Any
 
-from runner.core.value import OPERATORS
+from runner.core.values import OPERATORS
 from runner.host.lazy import late_names
 from runner.ops import array, compare, elementwise, handle, index_assignment, matrices, numpy_functions, subscript  # noqa: F401  for `x + y`, `x[0]`
 

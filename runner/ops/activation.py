@@ -8,9 +8,9 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import LAST, Builder, Form, axis_last, elementwise_forms
+from runner.core.operators import Gradient, Primitive, family, primitive
 from runner.core.precision import Needs
-from runner.core.primitive import Gradient, Primitive, family, primitive
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.ops.array import require
 from runner.ops.elementwise import Unary, UnaryGrad
 from runner.ops.elementwise_blocks import computed_in_blocks, in_blocks

@@ -5,9 +5,9 @@ from typing import ClassVar
 import numpy as np
 
 from runner.core.lowering import Builder
+from runner.core.operators import primitive
 from runner.core.precision import Needs
-from runner.core.primitive import primitive
-from runner.core.value import Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.ops.activation import Sigmoid, Tanh
 from runner.ops.activation_variants import Elu, Softplus
 from runner.ops.compare import Select

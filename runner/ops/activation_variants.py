@@ -7,9 +7,9 @@ from typing import ClassVar
 import numpy as np
 
 from runner.core.lowering import Builder
+from runner.core.operators import Gradient, Primitive, primitive
 from runner.core.precision import Needs
-from runner.core.primitive import Gradient, Primitive, primitive
-from runner.core.value import Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.ops.activation import Sigmoid
 from runner.ops.array import Reshape, require
 from runner.ops.compare import Greater, Select

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from runner.core.value import Symbol, Tensor, Value
+from runner.core.values import Symbol, Tensor, Value
 from runner.ops.array import Concat, Pad, Reshape, Slice, Transpose, require
 from runner.ops.compare import Greater, Select
 from runner.ops.composition import ComposedOperator, as_tensors, as_value

@@ -9,9 +9,9 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import LAST, Builder, Form, axis_last, elementwise_forms, physical_shape
+from runner.core.operators import Gradient, Primitive, primitive
 from runner.core.precision import Needs
-from runner.core.primitive import Gradient, Primitive, primitive
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.errors import ShapeError
 from runner.types import Shape, TensorType
 

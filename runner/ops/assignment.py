@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from runner.core.conversion import require_writable
-from runner.core.primitive import current
-from runner.core.value import Operand, Parameter, Value
+from runner.core.operators import current
+from runner.core.values import Operand, Parameter, Value, require_writable
 from runner.errors import ConfigError, ShapeError
 from runner.ops.array import Cast
 from runner.ops.gradient import StopGradient

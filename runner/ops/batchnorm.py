@@ -12,8 +12,8 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import Builder, Form
-from runner.core.primitive import Gradient, Primitive, family, primitive
-from runner.core.value import Value
+from runner.core.operators import Gradient, Primitive, family, primitive
+from runner.core.values import Value
 from runner.host.threads import block_length, compute_parts, slices
 from runner.ops.array import require, require_nchw
 from runner.ops.conv import Conv2D

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from runner.core.primitive import primitive
+from runner.core.operators import primitive
 from runner.ops.array import require
 from runner.ops.elementwise import Binary, Unary
 from runner.types import TensorType

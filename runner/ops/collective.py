@@ -9,11 +9,10 @@ import numpy as np
 
 from runner.communication.management import WORLD, get_rank
 from runner.communication.world import world
-from runner.core.collective import Collective
 from runner.core.lowering import Builder, Names
+from runner.core.operators import Arrays, Collective, Gradient, primitive
 from runner.core.precision import Needs
-from runner.core.primitive import Arrays, Gradient, primitive
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.errors import ConfigError, ShapeError
 from runner.types import TensorType
 

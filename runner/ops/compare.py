@@ -7,9 +7,9 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import Builder, Form
+from runner.core.operators import Gradient, Primitive, primitive
 from runner.core.precision import Needs
-from runner.core.primitive import Gradient, Primitive, primitive
-from runner.core.value import OPERATORS, Tensor, Value
+from runner.core.values import OPERATORS, Tensor, Value
 from runner.ops.array import Cast, Reshape, Transpose, require
 from runner.ops.elementwise import Binary, Unary, broadcast_forms
 from runner.ops.reduce import BroadcastTo, ReduceSum, Reduction, is_nan, nan_where, unbroadcast

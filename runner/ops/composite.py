@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.value import Operand, Tensor, Value
+from runner.core.values import Operand, Tensor, Value
 from runner.host.lazy import reference_attribute
 from runner.ops.array import Cast, ExpandDims, Reshape, Transpose, require
 from runner.ops.compare import Greater, Less, Maximum, Minimum, Select

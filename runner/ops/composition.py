@@ -3,10 +3,8 @@
 from abc import abstractmethod
 from typing import Any
 
-from runner.core.conversion import require_writable
-from runner.core.primitive import current
-from runner.core.primitive_settings import PrimitiveSettings
-from runner.core.value import Parameter, Value, as_constant
+from runner.core.operators import PrimitiveSettings, current
+from runner.core.values import Parameter, Value, as_constant, require_writable
 from runner.ops.array import require
 from runner.validation.keywords import KeywordNames
 

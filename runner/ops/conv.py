@@ -12,9 +12,8 @@ from typing import ClassVar
 import numpy as np
 
 from runner.core.lowering import Builder, Form
-from runner.core.primitive import Gradient, primitive
-from runner.core.rewrites import BatchRule
-from runner.core.value import Value
+from runner.core.operators import BatchRule, Gradient, primitive
+from runner.core.values import Value
 from runner.host.threads import in_order
 from runner.ops.array import require
 from runner.ops.blocked_product import blocked_product, unpacked_sum

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from runner.core.operators import Primitive, family
 from runner.core.precision import Needs
-from runner.core.primitive import Primitive, family
 from runner.ops.array import require, require_nchw
 from runner.ops.transforms.convolution import TiledConvolution, tiled_convolution
 from runner.ops.window import PAD_MODES, Pair, Quad, Windows, pair, quad

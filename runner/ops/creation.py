@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.primitive import is_nested
-from runner.core.value import Tensor, Value
+from runner.core.operators import is_nested
+from runner.core.values import Tensor, Value
 from runner.errors import ConfigError
 from runner.ops.array import require
 from runner.ops.composition import ComposedOperator, as_value, require_floats

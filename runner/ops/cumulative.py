@@ -6,9 +6,9 @@ from typing import ClassVar
 import numpy as np
 
 from runner.core.lowering import Builder
+from runner.core.operators import Gradient, Primitive, primitive
 from runner.core.precision import Needs
-from runner.core.primitive import Gradient, Primitive, primitive
-from runner.core.value import Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.ops.array import Reshape, Transpose, as_tuples, require
 from runner.ops.matrices import MatMul
 from runner.types import TensorType, resolve_axes

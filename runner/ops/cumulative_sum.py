@@ -7,9 +7,9 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import Builder
+from runner.core.operators import Gradient, Primitive, primitive
 from runner.core.precision import Needs
-from runner.core.primitive import Gradient, Primitive, primitive
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.ops.array import require
 from runner.types import TensorType
 

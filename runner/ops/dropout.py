@@ -8,8 +8,8 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import Builder
-from runner.core.primitive import Gradient, Primitive, primitive
-from runner.core.value import Value
+from runner.core.operators import Gradient, Primitive, primitive
+from runner.core.values import Value
 from runner.errors import ConfigError
 from runner.ops.array import require
 from runner.ops.random_bits import MASK, lower_random_bits, random_bits, stream_of

@@ -8,10 +8,9 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import LAST, PLAIN, TILED, Builder, Form, Layout, can_tile, elementwise_forms
+from runner.core.operators import Gradient, Primitive, is_filled_with, primitive
 from runner.core.precision import Needs
-from runner.core.primitive import Gradient, Primitive, primitive
-from runner.core.rewrites import is_filled_with
-from runner.core.value import OPERATORS, Tensor, Value
+from runner.core.values import OPERATORS, Tensor, Value
 from runner.ops.array import Cast, require
 from runner.ops.elementwise_blocks import computed_in_blocks
 from runner.ops.reduce import unbroadcast

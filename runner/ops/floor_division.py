@@ -6,9 +6,9 @@ from typing import ClassVar
 import numpy as np
 
 from runner.core.lowering import Builder
+from runner.core.operators import Gradient, primitive
 from runner.core.precision import Needs
-from runner.core.primitive import Gradient, primitive
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.ops.elementwise import Binary, with_rank_of
 from runner.ops.reduce import unbroadcast
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from runner.core.eager import Eager
-from runner.core.function_gradient import differentiate
-from runner.core.primitive import is_nested
+from runner.core.gradients import differentiate
+from runner.core.operators import is_nested
 from runner.core.structure import flatten
-from runner.core.value import Parameter
+from runner.core.values import Parameter
 from runner.errors import ConfigError
 from runner.validation.keywords import KeywordNames
 

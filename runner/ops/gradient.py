@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from runner.core.lowering import Builder, Names
+from runner.core.operators import Arrays, Gradient, Primitive, Types, current, primitive
 from runner.core.precision import Needs
-from runner.core.primitive import Arrays, Gradient, Primitive, Types, current, primitive
 from runner.core.structure import FlatStructure, flatten, map_values
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.errors import ConfigError, ShapeError
 from runner.ops.handle import Identity
 from runner.types import TensorType

@@ -6,9 +6,9 @@ from typing import ClassVar
 import numpy as np
 
 from runner.core.lowering import Builder
+from runner.core.operators import Gradient, Primitive, primitive
 from runner.core.precision import Needs
-from runner.core.primitive import Gradient, Primitive, primitive
-from runner.core.value import OPERATORS, Value
+from runner.core.values import OPERATORS, Value
 from runner.types import TensorType
 
 __all__ = ["Identity"]

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.primitive import current
+from runner.core.operators import current
 from runner.core.source import user_line
-from runner.core.value import Parameter, Symbol, Tensor, Value
+from runner.core.values import Parameter, Symbol, Tensor, Value
 from runner.errors import RunnerError, ShapeError
 from runner.types import TensorType
 

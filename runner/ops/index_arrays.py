@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.value import OPERATORS, Value
+from runner.core.values import OPERATORS, Value
 from runner.ops.array import Cast, Transpose
 from runner.types import Shape, TensorType, broadcast
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.primitive import current, is_nested
+from runner.core.operators import current, is_nested
 from runner.core.source import user_line
-from runner.core.value import OPERATORS, Parameter, Value, as_constant
+from runner.core.values import OPERATORS, Parameter, Value, as_constant
 from runner.errors import ConfigError
 from runner.ops.array import Cast, Reshape
 from runner.ops.index import Item, as_items

@@ -7,8 +7,8 @@ from typing import ClassVar
 import numpy as np
 
 from runner.core.lowering import Builder
-from runner.core.primitive import Gradient, Primitive, current, primitive
-from runner.core.value import Value
+from runner.core.operators import Gradient, Primitive, current, primitive
+from runner.core.values import Value
 from runner.errors import ConfigError, ShapeError
 from runner.types import TensorType
 

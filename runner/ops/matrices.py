@@ -10,10 +10,9 @@ from typing import ClassVar
 import numpy as np
 
 from runner.core.lowering import LAST, PLAIN, TILED, Builder, Form, Layout, can_tile
+from runner.core.operators import BatchRule, Gradient, Primitive, family, primitive
 from runner.core.precision import Needs
-from runner.core.primitive import Gradient, Primitive, family, primitive
-from runner.core.rewrites import BatchRule
-from runner.core.value import OPERATORS, Operand, Value
+from runner.core.values import OPERATORS, Operand, Value
 from runner.ops.array import Reshape, require, require_nchw
 from runner.ops.blocked_product import blocked_product
 from runner.ops.reduce import BroadcastTo

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial as bind_arguments
 from typing import Any
 
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.errors import ConfigError, ShapeError, known_names
 
 __all__ = ["HyperMap", "Map", "MultitypeFuncGraph", "Partial", "partial"]

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from runner.core.primitive import is_nested
-from runner.core.value import OPERATORS, Tensor, Value
+from runner.core.operators import is_nested
+from runner.core.values import OPERATORS, Tensor, Value
 from runner.errors import ConfigError
 from runner.ops.index import located
 

@@ -5,8 +5,7 @@ from dataclasses import field
 
 import numpy as np
 
-from runner.core.effect import Effect
-from runner.core.primitive import primitive
+from runner.core.operators import Effect, primitive
 from runner.errors import ConfigError
 from runner.types import TensorType
 

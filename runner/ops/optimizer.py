@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from runner.core.lowering import Builder
+from runner.core.operators import Primitive, current, family, primitive
 from runner.core.precision import Needs
-from runner.core.primitive import Primitive, current, family, primitive
-from runner.core.value import Parameter
+from runner.core.values import Parameter
 from runner.ops.array import require
 from runner.ops.elementwise import with_rank_of
 from runner.ops.elementwise_blocks import in_blocks

@@ -14,9 +14,8 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import Builder, Form
-from runner.core.primitive import Gradient, family, primitive
-from runner.core.rewrites import BatchRule
-from runner.core.value import Value
+from runner.core.operators import BatchRule, Gradient, family, primitive
+from runner.core.values import Value
 from runner.host.threads import compute_parts, slices
 from runner.ops.array import require
 from runner.ops.elementwise_blocks import ELEMENT_FLOPS

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from runner.core.lowering import Builder
-from runner.core.primitive import Primitive, family
+from runner.core.operators import Primitive, family
 from runner.ops.array import require, require_nchw
 from runner.ops.window import PAD_MODES, Pair, Quad, Windows, pair, quad
 from runner.types import Shape, TensorType

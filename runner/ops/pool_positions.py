@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from runner.core.value import Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.ops.array import Pad, require_nchw
 from runner.ops.composition import ComposedOperator
 from runner.ops.pool import MaxPool

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.value import Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.ops.activation import Softmax
 from runner.ops.array import Cast, Concat, ExpandDims, Reshape, require
 from runner.ops.compare import GreaterEqual, Less

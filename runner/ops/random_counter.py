@@ -16,8 +16,8 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.communication.world import world
-from runner.core.primitive import current
-from runner.core.value import Parameter, Tensor, Value
+from runner.core.operators import current
+from runner.core.values import Parameter, Tensor, Value
 from runner.host import seed
 from runner.ops.random_bits import MASK, stream_of
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.value import Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.ops.array import Cast, ExpandDims, Reshape, require
 from runner.ops.compare import GreaterEqual, Less, LogicalAnd, LogicalNot, LogicalOr, Maximum, Minimum, Select
 from runner.ops.composition import as_value

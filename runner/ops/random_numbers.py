@@ -14,8 +14,8 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import Builder
-from runner.core.primitive import Primitive, primitive
-from runner.core.value import Operand, Tensor, Value
+from runner.core.operators import Primitive, primitive
+from runner.core.values import Operand, Tensor, Value
 from runner.ops.array import Cast, require
 from runner.ops.compare import Greater, Less, Select
 from runner.ops.composition import ComposedOperator, as_value, require_floats

@@ -11,8 +11,8 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import Builder
-from runner.core.primitive import Gradient, Primitive, family, primitive
-from runner.core.value import Tensor, Value
+from runner.core.operators import Gradient, Primitive, family, primitive
+from runner.core.values import Tensor, Value
 from runner.ops.array import Cast, Reshape, Transpose, require
 from runner.ops.reduce import ReduceSum
 from runner.ops.rows import UnsortedSegmentSum

@@ -7,7 +7,7 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import Builder, Form, elementwise_forms
-from runner.core.primitive import Primitive, primitive
+from runner.core.operators import Primitive, primitive
 from runner.ops.elementwise import Unary
 from runner.types import TensorType
 

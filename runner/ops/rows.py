@@ -8,9 +8,9 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import Builder
+from runner.core.operators import Gradient, Primitive, primitive
 from runner.core.precision import Needs
-from runner.core.primitive import Gradient, Primitive, primitive
-from runner.core.value import Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.ops.array import Transpose, require
 from runner.types import TensorType
 

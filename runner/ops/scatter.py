@@ -8,7 +8,7 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import Builder
-from runner.core.primitive import Primitive, primitive
+from runner.core.operators import Primitive, primitive
 from runner.errors import ConfigError
 from runner.ops.array import require
 from runner.types import TensorType

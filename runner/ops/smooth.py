@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from runner.core.primitive import Gradient
-from runner.core.value import Operand, Tensor, Value
+from runner.core.operators import Gradient
+from runner.core.values import Operand, Tensor, Value
 from runner.ops.compare import Select
 from runner.ops.elementwise import Binary, Unary
 from runner.ops.reduce import unbroadcast

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from runner.core.lowering import Builder, Form
-from runner.core.primitive import Gradient, Primitive, primitive
-from runner.core.value import Value
+from runner.core.operators import Gradient, Primitive, primitive
+from runner.core.values import Value
 from runner.ops.array import Concat, Reshape, Reshaping, as_tuples, require
 from runner.ops.reduce import ReduceSum
 from runner.types import Shape, TensorType, resolve_axes

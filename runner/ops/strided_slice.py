@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from runner.core.lowering import Builder
-from runner.core.primitive import Gradient, Primitive, family, primitive
-from runner.core.value import Value, as_values
+from runner.core.operators import Gradient, Primitive, family, primitive
+from runner.core.values import Value, as_values
 from runner.ops.array import ExpandDims, require
 from runner.types import Shape, TensorType
 

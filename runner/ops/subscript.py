@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from runner.core.value import OPERATORS, Value
+from runner.core.values import OPERATORS, Value
 from runner.ops.array import Reshape
 from runner.ops.index import Item, as_items
 from runner.ops.index_arrays import take_arrays

@@ -8,9 +8,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from runner.core.effect import Effect
-from runner.core.primitive import current, family, primitive
-from runner.core.value import Value
+from runner.core.operators import Effect, current, family, primitive
+from runner.core.values import Value
 from runner.errors import ConfigError, ShapeError
 from runner.types import TensorType
 

@@ -13,11 +13,10 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.communication.world import world
-from runner.core.collective import Collective
 from runner.core.lowering import LAST, PLAIN, Builder, Form, Layout
+from runner.core.operators import Collective, Gradient, Primitive, current, primitive
 from runner.core.precision import Needs
-from runner.core.primitive import Gradient, Primitive, current, primitive
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.ops.array import Reshape, require
 from runner.ops.batchnorm import (
     BatchNorm,

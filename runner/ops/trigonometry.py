@@ -6,9 +6,9 @@ from typing import ClassVar
 import numpy as np
 
 from runner.core.lowering import Builder
+from runner.core.operators import primitive
 from runner.core.precision import Needs
-from runner.core.primitive import primitive
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.ops.elementwise import Sqrt
 from runner.ops.math import Reciprocal, Rsqrt
 from runner.ops.smooth import Slope, Smooth, SmoothBinary

@@ -7,7 +7,7 @@ over height and width, and then one along the depth.
 import operator
 from functools import reduce
 
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.ops.array import Pad, Reshape, Transpose
 from runner.ops.conv import Conv2D, Conv2DBackpropInput
 from runner.ops.pool_geometry import Pooling

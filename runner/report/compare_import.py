@@ -12,7 +12,7 @@ import numpy as np
 from runner.compile.ort.session import Session
 from runner.config.check import check
 from runner.config.schema import RunConfig
-from runner.core.value import Tensor
+from runner.core.values import Tensor
 from runner.device import Device
 from runner.errors import ConfigError, MismatchError
 from runner.experiment.build import samples_of

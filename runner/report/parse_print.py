@@ -1,6 +1,6 @@
 """`runner parse-print FILE`: prints the strings and tensors of a print file as the operator Print would."""
 
-from runner.core.value import Tensor
+from runner.core.values import Tensor
 from runner.ops.print.file import print_entries
 from runner.ops.print.screen import text
 

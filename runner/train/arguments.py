@@ -1,6 +1,6 @@
 """Validates the arguments of `Model`'s methods."""
 
-from runner.core.observers import ValueObserver
+from runner.core.graph import ValueObserver
 from runner.dataset.pipeline import Dataset
 from runner.errors import ConfigError
 from runner.validation.arguments import flag, whole

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from runner import context
-from runner.core.observers import ValueObserver
+from runner.core.graph import ValueObserver
 from runner.errors import raise_all
 from runner.observe.dump.settings import DumpSettings, SyncDump
 from runner.validation.rules import keys_of, validate_keys

@@ -5,7 +5,7 @@ from contextlib import closing
 from typing import Any
 
 from runner import nn
-from runner.core.value import Tensor
+from runner.core.values import Tensor
 from runner.errors import ConfigError
 from runner.nn.metrics.base import AnyMetric, attach, checked_metrics, update_metrics
 from runner.nn.steps import Step

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from runner.core.value import Tensor
+from runner.core.values import Tensor
 from runner.ops.random_counter import COUNTER
 from runner.train.callback import CallbackList, RunContext
 from runner.train.callback.base import Event

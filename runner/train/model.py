@@ -10,9 +10,9 @@ import numpy as np
 
 from runner import compile as compiler, context, nn
 from runner.communication import settings as auto_parallel
-from runner.core.observers import GraphObserver, ValueObserver
+from runner.core.graph import GraphObserver, ValueObserver
 from runner.core.precision import use_precision
-from runner.core.value import Tensor
+from runner.core.values import Tensor
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
 from runner.errors import ConfigError

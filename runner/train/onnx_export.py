@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from runner import compile as compiler, dtype as dt, ops
-from runner.core.primitive import current
-from runner.core.value import Value
+from runner.core.operators import current
+from runner.core.values import Value
 from runner.dataset.column import Column, sample_type
 from runner.dataset.pipeline import Dataset
 from runner.errors import ConfigError

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from runner import ops
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.dataset.transforms.transform import Transform
 from runner.errors import ConfigError, RunnerError
 

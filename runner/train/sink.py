@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from runner import compile as compiler, context, dtype, ops
-from runner.core.observers import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
-from runner.core.primitive import current
-from runner.core.value import Value
+from runner.core.graph import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
+from runner.core.operators import current
+from runner.core.values import Value
 from runner.dataset.pipeline import Dataset
 from runner.dataset.prefetch import prefetch_batches
 from runner.device import Device

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner import compile as compiler, dtype as dt, nn, ops
 from runner.core.graph import NO_LOSS, RETURN_LOSS
+from runner.core.operators import current
 from runner.core.precision import use_precision
-from runner.core.primitive import current
 from runner.core.structure import values_of
 from runner.core.tracer import trace
-from runner.core.value import Parameter, Value
+from runner.core.values import Parameter, Value
 from runner.dataset.pipeline import Dataset
 from runner.errors import ConfigError
 from runner.ops.random_bits import MASK

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from runner import compile as compiler
-from runner.core.graph import NO_LOSS, RETURN_LOSS
-from runner.core.observers import NO_VALUES, ValueObserver
-from runner.core.value import Tensor
+from runner.core.graph import NO_LOSS, NO_VALUES, RETURN_LOSS, ValueObserver
+from runner.core.values import Tensor
 from runner.errors import ConfigError
 from runner.nn.optim.optimizer import scheduled_optimizers, scheduled_step
 from runner.nn.steps import Step

@@ -19,7 +19,7 @@ from runner.common.initializer import (
     Zero,
     initializer,
 )
-from runner.core.value import Tensor
+from runner.core.values import Tensor
 from runner.errors import ConfigError, ShapeError
 from runner.host import seed
 

@@ -5,7 +5,7 @@ import pytest
 from spy import MODES, Spy, train
 
 from runner import context
-from runner.core.observers import NO_VALUES
+from runner.core.graph import NO_VALUES
 from runner.errors import ConfigError
 
 

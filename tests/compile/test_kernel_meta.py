@@ -14,8 +14,7 @@ from runner import dtype, nn, ops
 from runner.compile.kernel_meta import KernelMeta
 from runner.compile.program import Program
 from runner.config.schema import RunConfig
-from runner.core.graph import Graph
-from runner.core.observers import GraphObserver, GraphObservers
+from runner.core.graph import Graph, GraphObserver, GraphObservers
 from runner.device import Device
 from runner.errors import TrainingError
 from runner.experiment.graphs import FailedGraph, graph_observer

@@ -8,9 +8,9 @@ import pytest
 from both_modes import MODES, nodes_of, step_of
 
 from runner import nn, ops
-from runner.core.autodiff import gradients
 from runner.core.eager import Eager
-from runner.core.value import Parameter, Tensor
+from runner.core.gradients import gradients
+from runner.core.values import Parameter, Tensor
 from runner.errors import ConfigError, NotDifferentiable
 
 X = np.array([1.0, 2.0, 3.0], np.float32)

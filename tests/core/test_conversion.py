@@ -8,11 +8,10 @@ from both_modes import MODES, step_of
 from tables import table
 
 from runner import Parameter, Tensor, dtype, nn, ops
-from runner.core.autodiff import gradients
-from runner.core.conversion import ORDER, common_dtype
-from runner.core.primitive import REGISTRY
+from runner.core.gradients import gradients
+from runner.core.operators import REGISTRY
 from runner.core.recorder import Recorder
-from runner.core.value import Symbol
+from runner.core.values import ORDER, Symbol, common_dtype
 from runner.errors import ConfigError, ShapeError
 from runner.ops.elementwise import Binary
 

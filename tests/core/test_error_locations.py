@@ -13,7 +13,7 @@ from tables import table
 
 from runner import nn, ops
 from runner.core.source import PACKAGE, is_users, user_line, users_line
-from runner.core.value import Parameter, Tensor
+from runner.core.values import Parameter, Tensor
 from runner.errors import RunnerError, ShapeError, TrainingError
 
 HERE = Path(__file__)

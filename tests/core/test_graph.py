@@ -7,9 +7,9 @@ import pytest
 
 from runner import dtype as dt, ops
 from runner.core.graph import Graph, verify
-from runner.core.primitive import Node
+from runner.core.operators import Node
 from runner.core.tracer import trace
-from runner.core.value import Parameter, Symbol, Tensor
+from runner.core.values import Parameter, Symbol, Tensor
 from runner.errors import InternalError
 from runner.types import TensorType
 

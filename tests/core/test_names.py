@@ -6,7 +6,7 @@ from both_modes import MODES, digits, lenet_step, nodes_of
 
 from models.lenet import LeNet5
 from runner import context, nn, ops
-from runner.core.primitive import Node
+from runner.core.operators import Node
 from runner.errors import ShapeError
 
 NETWORK = "Default/network-WithLossCell/_backbone-LeNet5"

@@ -6,11 +6,11 @@ from tables import table
 
 from models.lenet import LeNet5
 from runner import Tensor, context, dtype, nn, ops
-from runner.core.autodiff import gradients
 from runner.core.eager import Eager
+from runner.core.gradients import gradients
+from runner.core.operators import REGISTRY
 from runner.core.precision import DEFAULT, MODES, policy, use_precision
-from runner.core.primitive import REGISTRY
-from runner.core.value import Parameter
+from runner.core.values import Parameter
 from runner.errors import ConfigError
 from runner.types import TensorType
 

@@ -7,10 +7,10 @@ from tables import table
 
 from runner import Tensor, ops
 from runner.compile.onnx.lower import lower
-from runner.core.autodiff import gradients
-from runner.core.primitive import Primitive, primitive
+from runner.core.gradients import gradients
+from runner.core.operators import Primitive, primitive
 from runner.core.tracer import trace
-from runner.core.value import Parameter
+from runner.core.values import Parameter
 from runner.errors import RunnerError, ShapeError
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -8,7 +8,7 @@ import pytest
 from tables import table
 
 from runner import dtype as dt, ops
-from runner.core.value import Parameter, Symbol, Tensor
+from runner.core.values import Parameter, Symbol, Tensor
 from runner.errors import ConfigError, ShapeError
 from runner.types import TensorType
 

@@ -5,7 +5,7 @@ import pytest
 from both_modes import MODES, digits, lenet_step, relative, step_of
 
 from runner import context, nn
-from runner.core.value import Parameter, Tensor
+from runner.core.values import Parameter, Tensor
 from runner.host import seed
 from runner.nn.steps import EagerStep, GraphStep  # noqa: F401  fills in how cells run on their own
 

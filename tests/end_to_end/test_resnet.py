@@ -11,7 +11,7 @@ from both_modes import MODES, relative, step_of
 import runner
 from models.resnet import BasicBlock, ResidualBlock, ResNet, resnet18, resnet34, resnet50, resnet101, resnet152
 from runner import nn
-from runner.core.value import Tensor
+from runner.core.values import Tensor
 from runner.errors import ConfigError
 from runner.experiment.resume import resume
 from runner.host import files, seed

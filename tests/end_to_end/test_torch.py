@@ -6,7 +6,7 @@ from both_modes import MODES, digits, lenet_step, relative, step_of
 
 from runner import nn
 from runner.common.initializer import initializer
-from runner.core.autodiff import gradients
+from runner.core.gradients import gradients
 from runner.host import seed
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle here; it is not a dependency of runner")

@@ -6,7 +6,7 @@ from both_modes import MODES, relative, step_of
 
 from models.resnet import resnet50
 from runner import nn
-from runner.core.value import Parameter, Tensor
+from runner.core.values import Parameter, Tensor
 from runner.host import seed
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle here; it is not a dependency of runner")

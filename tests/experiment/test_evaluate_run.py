@@ -158,7 +158,7 @@ CLASSES_AND_LOSS = '''
 import numpy as np
 import runner
 from runner import nn
-from runner.core.value import Parameter
+from runner.core.values import Parameter
 
 @runner.register.loss("scaled")
 class Scaled(nn.Cell):

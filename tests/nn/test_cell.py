@@ -8,7 +8,7 @@ from both_modes import MODES, step_of
 
 from models.lenet import LeNet5
 from runner import nn, ops
-from runner.core.value import Parameter, Tensor
+from runner.core.values import Parameter, Tensor
 from runner.errors import ConfigError
 
 

@@ -6,8 +6,8 @@ from both_modes import MODES, nodes_of, step_of
 from tables import table
 
 from runner import ParameterTuple, Tensor, context, dtype as dt, nn, ops
-from runner.core.autodiff import gradients
-from runner.core.value import Parameter
+from runner.core.gradients import gradients
+from runner.core.values import Parameter
 from runner.errors import ConfigError, ShapeError
 
 X = np.random.default_rng(5).normal(size=(3, 4)).astype(np.float32)

@@ -8,7 +8,7 @@ from both_modes import MODES, step_of
 from tables import table
 
 from runner import nn
-from runner.core.value import Tensor
+from runner.core.values import Tensor
 from runner.errors import ConfigError
 
 

@@ -8,8 +8,8 @@ from both_modes import MODES, relative, step_of
 from tables import table
 
 from runner import nn
-from runner.core.autodiff import gradients
-from runner.core.value import Tensor
+from runner.core.gradients import gradients
+from runner.core.values import Tensor
 from runner.errors import ConfigError, ShapeError
 
 X = np.random.default_rng(3).normal(size=(2, 4, 4, 5, 3)).astype(np.float32)

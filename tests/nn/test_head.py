@@ -10,7 +10,7 @@ from models.lenet import LeNet5
 from models.mlp import MLP
 from models.resnet import resnet18, resnet50
 from runner import dtype as dt, nn, ops
-from runner.core.value import Parameter, Tensor
+from runner.core.values import Parameter, Tensor
 from runner.errors import ConfigError
 from runner.host import seed
 from runner.types import TensorType

@@ -7,8 +7,8 @@ from tables import table
 
 from runner import dtype as dt, nn, ops
 from runner.common.initializer import Initializer, initializer
-from runner.core.autodiff import gradients
-from runner.core.value import Parameter, Tensor
+from runner.core.gradients import gradients
+from runner.core.values import Parameter, Tensor
 from runner.errors import ConfigError, ShapeError
 
 RNG = np.random.default_rng(9)

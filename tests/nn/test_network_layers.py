@@ -9,8 +9,8 @@ from both_modes import MODES, relative, step_of
 from tables import table
 
 from runner import dtype as dt, nn
-from runner.core.autodiff import gradients
-from runner.core.value import Tensor
+from runner.core.gradients import gradients
+from runner.core.values import Tensor
 from runner.errors import ConfigError, ShapeError
 
 RNG = np.random.default_rng(5)

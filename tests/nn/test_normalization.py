@@ -6,8 +6,8 @@ from both_modes import MODES, nodes_of, relative, step_of
 from tables import table
 
 from runner import nn, ops
-from runner.core.autodiff import gradients
-from runner.core.value import Tensor
+from runner.core.gradients import gradients
+from runner.core.values import Tensor
 from runner.errors import ConfigError, ShapeError
 from runner.observe.graph.describe import attribute_text
 

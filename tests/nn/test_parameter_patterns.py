@@ -7,8 +7,8 @@ from tables import table
 
 from models.resnet import resnet18
 from runner import nn
-from runner.core.autodiff import gradients
-from runner.core.value import Parameter, Tensor
+from runner.core.gradients import gradients
+from runner.core.values import Parameter, Tensor
 from runner.errors import ConfigError, ConfigErrors
 
 X = np.random.default_rng(4).normal(3.0, 2.0, (6, 2, 4, 3)).astype(np.float32)

@@ -7,7 +7,7 @@ from operands import normal, positive
 from tables import table
 
 from runner import ops
-from runner.core.value import Parameter, Tensor
+from runner.core.values import Parameter, Tensor
 from runner.errors import ShapeError
 
 sign, sqrt = np.sign, np.sqrt

@@ -6,7 +6,7 @@ from contract import ran
 from tables import table
 
 from runner import dtype as dt, ops
-from runner.core.primitive import infer
+from runner.core.operators import infer
 from runner.errors import ShapeError
 from runner.types import TensorType
 

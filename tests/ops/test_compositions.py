@@ -9,7 +9,7 @@ from samples_functions import within
 from tables import check_rows, table
 
 from runner import dtype as dt, ops
-from runner.core.value import Parameter, Tensor
+from runner.core.values import Parameter, Tensor
 from runner.errors import ConfigError, ShapeError
 
 

@@ -37,8 +37,7 @@ from unusual import (
 )
 
 from runner import ops
-from runner.core.effect import Effect
-from runner.core.primitive import REGISTRY, Primitive
+from runner.core.operators import REGISTRY, Effect, Primitive
 from runner.ops.elementwise import Unary
 from runner.types import TensorType
 

@@ -10,8 +10,8 @@ from operands import coarse, normal, positive, whole
 from tables import check_rows, table
 
 from runner import dtype as dt, ops
-from runner.core.primitive import Primitive
-from runner.core.value import Tensor
+from runner.core.operators import Primitive
+from runner.core.values import Tensor
 from runner.errors import ConfigError, ShapeError
 from runner.mindspore.ops import functional as F, python_values
 

@@ -13,7 +13,7 @@ from tables import check_rows
 from runner.compile.onnx.lower import lower
 from runner.compile.ort.session import Session
 from runner.compile.passes.layout import layout
-from runner.core.primitive import Primitive
+from runner.core.operators import Primitive
 from runner.core.tracer import trace
 from runner.device import Device
 from runner.types import TensorType

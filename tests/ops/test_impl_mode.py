@@ -9,7 +9,7 @@ from runner.compile.program import Program
 from runner.config.check import check
 from runner.config.groups.network import NETWORKS
 from runner.core.eager import Eager
-from runner.core.value import Tensor
+from runner.core.values import Tensor
 from runner.device import Device
 from runner.errors import ShapeError
 from runner.experiment import build

@@ -6,9 +6,9 @@ from both_modes import MODES, step_of
 from tables import table
 
 from runner import Tensor, nn
-from runner.core.autodiff import gradients
+from runner.core.gradients import gradients
 from runner.core.recorder import Recorder
-from runner.core.value import Parameter
+from runner.core.values import Parameter
 from runner.errors import ConfigError, ShapeError
 from runner.ops import ReduceSum
 

@@ -9,9 +9,9 @@ from contract import FLOAT32, computed, distance, ran
 from operands import coarse, normal, positive
 
 from runner import ops
-from runner.core.autodiff import gradients
 from runner.core.eager import Eager
-from runner.core.value import Parameter, Tensor
+from runner.core.gradients import gradients
+from runner.core.values import Parameter, Tensor
 
 
 def both(op, *arrays):

@@ -19,8 +19,8 @@ from sizes import check_sizes
 from unusual import check_digits, check_unusual_gradients, check_unusual_values
 
 from runner import ops
-from runner.core.primitive import REGISTRY, Primitive
-from runner.core.value import Tensor
+from runner.core.operators import REGISTRY, Primitive
+from runner.core.values import Tensor
 
 X = (normal(3, 4),)
 IMAGE = (normal(1, 2, 6, 6), normal(3, 2, 3, 3))

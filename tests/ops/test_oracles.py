@@ -14,7 +14,7 @@ from runner import dtype as dt, ops
 from runner.compile.onnx.lower import lower
 from runner.core.eager import Eager
 from runner.core.tracer import trace
-from runner.core.value import Tensor
+from runner.core.values import Tensor
 from runner.types import TensorType
 
 

@@ -8,7 +8,7 @@ from tables import table
 
 from runner import dtype as dt, nn, ops
 from runner.context import set_context
-from runner.core.value import Tensor
+from runner.core.values import Tensor
 from runner.errors import RunnerError
 from runner.host.seed import set_seed
 

@@ -5,8 +5,8 @@ import pytest
 from tables import table
 
 from runner import dtype as dt, ops
-from runner.core.primitive import infer
-from runner.core.value import Tensor
+from runner.core.operators import infer
+from runner.core.values import Tensor
 from runner.errors import ConfigError, ShapeError
 from runner.types import TensorType
 

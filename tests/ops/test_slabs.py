@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from runner import ops
-from runner.core.value import Tensor
+from runner.core.values import Tensor
 from runner.ops import pool, window
 from runner.ops.pool import MaxPoolGrad
 from runner.ops.window import Windows

@@ -6,8 +6,8 @@ from both_modes import MODES, step_of
 from tables import table
 
 from runner import Tensor, nn, ops
-from runner.core.autodiff import gradients
-from runner.core.value import Parameter
+from runner.core.gradients import gradients
+from runner.core.values import Parameter
 from runner.errors import ConfigError, RunnerError, ShapeError
 
 X = np.arange(2 * 5 * 4, dtype=np.float32).reshape(2, 5, 4) / 8

@@ -10,8 +10,8 @@ from tables import table
 from unusual import lowered
 
 from runner import ops
-from runner.core.autodiff import gradients
-from runner.core.value import Parameter, Tensor
+from runner.core.gradients import gradients
+from runner.core.values import Parameter, Tensor
 from runner.errors import NotDifferentiable, TrainingError
 from runner.types import TensorType
 

@@ -8,9 +8,9 @@ from models.lenet import LeNet5
 from runner import nn
 from runner.compile.program import Program
 from runner.core.eager import Eager
-from runner.core.primitive import Node, Primitive
+from runner.core.operators import Node, Primitive
 from runner.core.tracer import trace
-from runner.core.value import Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.device import Device
 from runner.types import TensorType
 

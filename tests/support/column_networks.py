@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from runner import Model, context, dtype, nn, ops, set_seed
-from runner.core.value import Parameter, Tensor
+from runner.core.values import Parameter, Tensor
 from runner.dataset import Dataset, NumpySlicesDataset
 from runner.device import Device
 from runner.train.callback import Callback, CheckpointConfig, ModelCheckpoint

@@ -8,8 +8,8 @@ import numpy as np
 from both_modes import MODES, step_of
 from contract import FLOAT32, distance
 
-from runner.core.autodiff import gradients
-from runner.core.value import OPERATORS, Parameter, Tensor, Value
+from runner.core.gradients import gradients
+from runner.core.values import OPERATORS, Parameter, Tensor, Value
 from runner.ops import ReduceSum
 
 Arrays = tuple[np.ndarray, ...]

@@ -12,9 +12,9 @@ from runner.compile.onnx.lower import lower
 from runner.compile.ort.session import Session
 from runner.core.eager import Eager
 from runner.core.lowering import Form
-from runner.core.primitive import REGISTRY, Primitive, infer
+from runner.core.operators import REGISTRY, Primitive, infer
 from runner.core.tracer import trace
-from runner.core.value import Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.device import Device
 from runner.errors import NotDifferentiable
 from runner.ops import operations  # noqa: F401  completes REGISTRY

@@ -7,8 +7,8 @@ from contract import Arrays
 
 from runner import dtype as dt, ops
 from runner.core.eager import Eager
-from runner.core.primitive import Primitive
-from runner.core.value import Tensor
+from runner.core.operators import Primitive
+from runner.core.values import Tensor
 
 
 def half(op: Primitive, arrays: Arrays) -> tuple[Primitive, Arrays]:

@@ -3,8 +3,8 @@
 import numpy as np
 from both_modes import relative, step_of
 
-from runner.core.autodiff import gradients
-from runner.core.value import Parameter, Tensor
+from runner.core.gradients import gradients
+from runner.core.values import Parameter, Tensor
 
 RNG = np.random.default_rng(11)
 REDUCE = {"none": lambda a: a, "mean": np.mean, "sum": np.sum}

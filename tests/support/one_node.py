@@ -13,7 +13,7 @@ import pytest
 from both_modes import MODES, step_of
 from onnx import TensorProto, helper, numpy_helper
 
-from runner.core.autodiff import gradients
+from runner.core.gradients import gradients
 from runner.errors import ConfigError
 from runner.importer.network import OnnxNetwork
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from runner import nn, ops
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.importer.network import OnnxNetwork
 
 FOLDER = Path(__file__).parents[1] / "importer" / "models"

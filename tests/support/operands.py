@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from runner.core.primitive import Primitive
+from runner.core.operators import Primitive
 
 RNG = np.random.default_rng(20210401)
 

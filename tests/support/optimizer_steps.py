@@ -4,7 +4,7 @@ import numpy as np
 from both_modes import step_of
 
 from runner import nn
-from runner.core.value import Parameter
+from runner.core.values import Parameter
 from runner.nn.optim.optimizer import scheduled_optimizers, scheduled_step
 
 STEPS = 5

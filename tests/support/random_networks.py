@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from runner import dtype as dt, ops
-from runner.core.autodiff import gradients
+from runner.core.gradients import gradients
 from runner.core.graph import Graph
 from runner.core.tracer import trace
-from runner.core.value import Parameter, Tensor, Value
+from runner.core.values import Parameter, Tensor, Value
 from runner.types import TensorType
 
 IMAGE = {  # layers of images (N, C, H, W)

@@ -14,7 +14,7 @@ from samples_networks import NETWORK_FAMILIES
 from samples_tensor import TENSOR_FAMILIES
 
 from runner import dtype as dt, ops
-from runner.core.primitive import Primitive
+from runner.core.operators import Primitive
 
 # Float operands that have no gradient. An operator that is not listed must have one for every float operand.
 NO_GRADIENT: dict[str, tuple[int, ...]] = {

@@ -6,10 +6,10 @@ from contract import Arrays, H, in_float64
 from samples import NO_GRADIENT, NOT_DIFFERENTIABLE, ONCE_DIFFERENTIABLE
 from unusual import check_agreement
 
-from runner.core.autodiff import gradients
 from runner.core.eager import Eager
-from runner.core.primitive import Primitive
-from runner.core.value import OPERATORS, Parameter, Tensor, Value
+from runner.core.gradients import gradients
+from runner.core.operators import Primitive
+from runner.core.values import OPERATORS, Parameter, Tensor, Value
 from runner.errors import NotDifferentiable
 from runner.ops import ReduceSum
 

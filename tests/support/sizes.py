@@ -8,7 +8,7 @@ import numpy as np
 from contract import Arrays, check_types, has_floats, is_differentiable
 from unusual import DEPENDENT, check_gradients, check_values, random_adjoints
 
-from runner.core.primitive import Primitive, infer
+from runner.core.operators import Primitive, infer
 from runner.errors import RunnerError, ShapeError
 from runner.types import TensorType
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from runner import nn, ops
-from runner.core.value import Parameter, Tensor, Value
+from runner.core.values import Parameter, Tensor, Value
 from runner.host import seed
 
 STEPS = 6

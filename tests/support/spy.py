@@ -6,8 +6,8 @@ import numpy as np
 
 from models.lenet import LeNet5
 from runner import context, nn
+from runner.core.graph import ObservedValue, ValueObserver
 from runner.core.lowering import LAST
-from runner.core.observers import ObservedValue, ValueObserver
 from runner.dataset import NumpySlicesDataset
 from runner.host import seed
 from runner.train import Model

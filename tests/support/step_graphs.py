@@ -5,10 +5,9 @@ import numpy as np
 from models.lenet import LeNet5
 from models.resnet import resnet18
 from runner import dtype as dt, nn
-from runner.core.graph import Graph
-from runner.core.observers import NO_GRAPHS, GraphObserver
+from runner.core.graph import NO_GRAPHS, Graph, GraphObserver
 from runner.core.tracer import trace
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.host import seed
 from runner.types import TensorType
 

@@ -11,7 +11,7 @@ from runner import nn
 from runner.compile.onnx.lower import lower, parameter_values
 from runner.compile.ort.session import Session
 from runner.core.graph import Graph
-from runner.core.value import Parameter
+from runner.core.values import Parameter
 from runner.device import Device
 from runner.host import seed
 

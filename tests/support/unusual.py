@@ -9,9 +9,9 @@ from both_modes import Recording
 from contract import FLOAT32, Arrays, computed, in_float64, run_form
 
 from runner.core.lowering import Form
+from runner.core.operators import Primitive, infer
 from runner.core.precision import RoundedTypes, as_single, compute_rounded
-from runner.core.primitive import Primitive, infer
-from runner.core.value import Tensor
+from runner.core.values import Tensor
 from runner.errors import NotDifferentiable
 from runner.types import TensorType
 

@@ -18,7 +18,7 @@ from tables import table
 
 from runner import Model, dump, nn, ops, set_seed
 from runner.cli import main
-from runner.core.value import Parameter, Tensor
+from runner.core.values import Parameter, Tensor
 from runner.dataset import NumpySlicesDataset
 from runner.errors import ConfigError, ShapeError, TrainingError
 from runner.train.callback import Callback, LambdaCallback

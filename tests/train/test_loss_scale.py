@@ -6,12 +6,12 @@ import pytest
 
 from models.lenet import LeNet5
 from runner import Model, context, dtype, nn, ops
-from runner.core.autodiff import gradients
 from runner.core.eager import Eager
+from runner.core.gradients import gradients
 from runner.core.precision import policy, use_precision
 from runner.core.recorder import Recorder
 from runner.core.tracer import trace
-from runner.core.value import Parameter, Tensor
+from runner.core.values import Parameter, Tensor
 from runner.dataset import NumpySlicesDataset
 from runner.device import Device
 from runner.errors import ConfigError, TrainingError

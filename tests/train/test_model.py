@@ -9,7 +9,7 @@ import onnxruntime as ort
 import pytest
 
 from runner import Model, context, dtype, nn, ops
-from runner.core.value import Parameter, Tensor
+from runner.core.values import Parameter, Tensor
 from runner.dataset import NumpySlicesDataset
 from runner.errors import ConfigError, TrainingError
 from runner.host import seed

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from tables import table
 
 from runner import Model, context, dtype, nn, ops, set_seed
-from runner.core.value import Parameter, Tensor
+from runner.core.values import Parameter, Tensor
 from runner.dataset import NumpySlicesDataset
 from runner.dataset.batches import open_dataset
 from runner.dataset.column import Column

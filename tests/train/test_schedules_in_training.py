@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from runner import Model, context, nn, set_seed
-from runner.core.value import Parameter, Tensor
+from runner.core.values import Parameter, Tensor
 from runner.dataset import NumpySlicesDataset, open_dataset
 from runner.device import Device
 from runner.errors import ConfigError

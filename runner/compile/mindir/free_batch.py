@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from runner.core.graph import Graph
-from runner.core.primitive import Node, Primitive
-from runner.core.value import Value
+from runner.core.operators import Node, Primitive
+from runner.core.values import Value
 from runner.types import Shape, TensorType
 
 FREE = -1

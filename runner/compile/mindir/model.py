@@ -13,8 +13,8 @@ from runner.compile.mindir import values
 from runner.compile.mindir.free_batch import Types
 from runner.compile.mindir.operators import form_of
 from runner.core.graph import Graph
-from runner.core.primitive import Node
-from runner.core.value import Value
+from runner.core.operators import Node
+from runner.core.values import Value
 from runner.host.protobuf import message
 from runner.types import TensorType
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from runner.core.graph import Graph
-from runner.core.primitive import Node, Primitive
-from runner.core.value import Value
+from runner.core.operators import Node, Primitive
+from runner.core.values import Value
 from runner.errors import ConfigError, some
 
 NCHW, NCHW_NUMBER = "NCHW", 0

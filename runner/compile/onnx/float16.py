@@ -10,8 +10,8 @@ import numpy as np
 
 from runner.compile.onnx.builder import OnnxBuilder
 from runner.core.lowering import Form, with_layouts
+from runner.core.operators import Node, infer
 from runner.core.precision import HALF, SINGLE, RoundedTypes, as_single
-from runner.core.primitive import Node, infer
 from runner.types import TensorType
 
 

@@ -12,12 +12,12 @@ from runner.compile.onnx.builder import OnnxBuilder, element_type, onnx, operand
 from runner.compile.onnx.float16 import is_rounded, narrow, widen
 from runner.compile.onnx.fuse import fuse
 from runner.compile.onnx.names import ValueNames
-from runner.core.branch import If
+from runner.core.branches import If
 from runner.core.graph import Graph
 from runner.core.lowering import PLAIN, Form, Layout, physical_shape, with_layouts
-from runner.core.primitive import Node
+from runner.core.operators import Node
 from runner.core.source import user_line
-from runner.core.value import Symbol, Value
+from runner.core.values import Symbol, Value
 from runner.core.while_loop import While, WhileGrad
 from runner.errors import RunnerError
 from runner.types import TensorType

@@ -7,9 +7,8 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from runner.core.graph import Graph
-from runner.core.observers import NO_GRAPHS, GraphObserver
-from runner.core.primitive import Node
+from runner.core.graph import NO_GRAPHS, Graph, GraphObserver
+from runner.core.operators import Node
 from runner.core.source import user_line
 from runner.errors import DeviceError, InternalError, RunnerError
 

@@ -13,7 +13,7 @@ from runner.compile.onnx.graph_proto import described, graph_proto, lower_nodes
 from runner.compile.onnx.names import ValueNames, free_names
 from runner.core.graph import NO_LOSS, RETURN_LOSS, Graph
 from runner.core.lowering import FUSED, Layout
-from runner.core.value import Parameter, Symbol, Value
+from runner.core.values import Parameter, Symbol, Value
 from runner.errors import ConfigError, InternalError
 from runner.types import TensorType
 

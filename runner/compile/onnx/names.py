@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from runner.compile.onnx.builder import OnnxBuilder
 from runner.core.lowering import LAST, PLAIN, Layout
-from runner.core.value import Value
+from runner.core.values import Value
 
 
 def free_names(columns: Sequence[str], taken: Collection[str]) -> list[str]:

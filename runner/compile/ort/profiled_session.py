@@ -19,8 +19,8 @@ from runner.compile.ort.session import Session
 from runner.compile.program import Executable
 from runner.compile.split_at_collectives import SplitSession
 from runner.core.graph import Graph
-from runner.core.primitive import Node
-from runner.core.value import Value
+from runner.core.operators import Node
+from runner.core.values import Value
 from runner.device import Device
 from runner.observe.profile.ort_profile import OrtEvent, OrtProfile, OrtRun, OrtStep, read
 from runner.observe.profile.record import NodeExecution, ProfiledStep

@@ -13,9 +13,8 @@ from runner.compile.passes.layout import layout_for
 from runner.compile.passes.merge import merge
 from runner.compile.passes.pool_first import pool_first
 from runner.compile.passes.schedule_updates import soon
-from runner.core.graph import Graph, Pass, verify
-from runner.core.observers import NO_GRAPHS, GraphObserver
-from runner.core.primitive import Node
+from runner.core.graph import NO_GRAPHS, Graph, GraphObserver, Pass, verify
+from runner.core.operators import Node
 from runner.device import Device
 
 PASSES: tuple[Pass, ...] = (fold, cse, dce, pool_first, soon)

@@ -1,8 +1,8 @@
 """Common subexpression elimination: the same operator on the same operands is computed once."""
 
 from runner.core.graph import Graph
-from runner.core.primitive import Node, Primitive
-from runner.core.value import Symbol, Value
+from runner.core.operators import Node, Primitive
+from runner.core.values import Symbol, Value
 
 
 def cse(graph: Graph) -> Graph:

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from runner.core.graph import Graph
-from runner.core.primitive import Node
-from runner.core.value import Value
+from runner.core.operators import Node
+from runner.core.values import Value
 
 
 def dce(graph: Graph) -> Graph:

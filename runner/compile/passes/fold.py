@@ -4,11 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from runner.core.collective import Collective
 from runner.core.eager import evaluate
 from runner.core.graph import Graph
-from runner.core.primitive import Node
-from runner.core.value import Symbol, Value
+from runner.core.operators import Collective, Node
+from runner.core.values import Symbol, Value
 from runner.errors import TrainingError
 
 LIMIT = 1 << 16  # elements; larger results are cheaper to recompute than to store in the model

@@ -12,9 +12,8 @@ from dataclasses import replace
 
 from runner.core.batch_parts import JoinBatch, SplitBatch
 from runner.core.graph import Graph, Pass, as_symbol
-from runner.core.primitive import Node, Primitive
-from runner.core.rewrites import BatchRule
-from runner.core.value import OPERATORS, Symbol, Value
+from runner.core.operators import BatchRule, Node, Primitive
+from runner.core.values import OPERATORS, Symbol, Value
 from runner.device import UNTUNED, Tuning
 
 CACHE_BYTES = 2 << 20  # of operands and results of one operator: 32 images of LeNet-5, 0.93 of the time with 64

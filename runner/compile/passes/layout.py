@@ -13,8 +13,8 @@ from dataclasses import replace
 from runner.compile.onnx.float16 import operand_types
 from runner.core.graph import Graph, Pass
 from runner.core.lowering import PLAIN, TILED, Form, Layout, with_layouts
-from runner.core.primitive import Node
-from runner.core.value import Value
+from runner.core.operators import Node
+from runner.core.values import Value
 from runner.device import Device
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from runner.core.graph import Graph
-from runner.core.primitive import Node
-from runner.core.value import Symbol, Value
+from runner.core.operators import Node
+from runner.core.values import Symbol, Value
 from runner.types import TensorType
 
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from runner.compile.passes.dce import dce
 from runner.core.graph import Graph, as_symbol
-from runner.core.primitive import Node
-from runner.core.value import Symbol, Value
+from runner.core.operators import Node
+from runner.core.values import Symbol, Value
 
 
 def pool_first(graph: Graph) -> Graph:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from runner.core.graph import Graph
-from runner.core.primitive import Node
-from runner.core.value import Value
+from runner.core.operators import Node
+from runner.core.values import Value
 
 
 def soon(graph: Graph) -> Graph:

@@ -22,8 +22,8 @@ from runner.compile.work import with_threads
 from runner.core.batch_parts import SplitBatch
 from runner.core.graph import Graph
 from runner.core.lowering import Form
+from runner.core.operators import Node
 from runner.core.precision import Needs
-from runner.core.primitive import Node
 from runner.device import UNTUNED, Device, Tuning
 from runner.host.machine import usable_cores
 from runner.observe.profile.cost import cost

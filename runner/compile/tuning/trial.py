@@ -12,7 +12,7 @@ from runner.compile.ort.session import Session
 from runner.compile.passes import device_passes, optimize
 from runner.compile.work import suited
 from runner.core.graph import Graph
-from runner.core.value import Parameter
+from runner.core.values import Parameter
 from runner.device import Device, Tuning
 from runner.observe.dump.metrics import DEFAULT
 from runner.types import TensorType

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from runner import nn, register
 from runner.config.groups.record import Records, Settings
 from runner.config.groups.schedule import SCHEDULES, ScheduleSettings
-from runner.core.value import Parameter
+from runner.core.values import Parameter
 from runner.errors import ConfigError
 from runner.nn.optim.optimizer import LearningRate
 from runner.validation.rules import LARGEST_FLOAT32, Rule

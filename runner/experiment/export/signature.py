@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from runner import __version__, compile as compiler
-from runner.core.value import Parameter
+from runner.core.values import Parameter
 from runner.experiment.export.trained_run import TrainedRun
 from runner.nn.optim.optimizer import Optimizer
 from runner.train import onnx_export

@@ -11,7 +11,7 @@ from runner import nn
 from runner.config import code
 from runner.config.check import check
 from runner.config.schema import RunConfig
-from runner.core.value import Parameter
+from runner.core.values import Parameter
 from runner.errors import ConfigError
 from runner.experiment.build import Experiment, build
 from runner.experiment.code import naming_code_of

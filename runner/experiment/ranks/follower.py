@@ -4,7 +4,7 @@ from contextlib import closing
 
 from runner.config.groups.profiling import is_requested as is_profiled
 from runner.config.schema import RunRequest
-from runner.core.observers import NO_GRAPHS
+from runner.core.graph import NO_GRAPHS
 from runner.experiment import profile, run
 from runner.experiment.build import build
 from runner.experiment.ranks import synchronize

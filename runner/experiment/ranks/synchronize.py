@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from runner.communication.world import world
-from runner.core.observers import ValueObserver
+from runner.core.graph import ValueObserver
 from runner.errors import ConfigError
 from runner.experiment.ranks import start_up
 from runner.host.process import KINDS, Interruption

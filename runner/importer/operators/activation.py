@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from runner import ops
-from runner.core.value import Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.importer.broadcasting import reshaped
 from runner.importer.node_call import NodeCall
 from runner.importer.operators.arithmetic import declare

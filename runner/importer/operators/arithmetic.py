@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from runner import ops
-from runner.core.value import Parameter, Tensor, Value
+from runner.core.values import Parameter, Tensor, Value
 from runner.importer.broadcasting import spread
 from runner.importer.node_call import NodeCall
 from runner.importer.table import onnx_operator

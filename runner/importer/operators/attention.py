@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from runner import dtype as dt, ops
-from runner.core.value import Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.importer.broadcasting import reshaped, spread, swapped
 from runner.importer.node_call import NodeCall
 from runner.importer.table import onnx_operator

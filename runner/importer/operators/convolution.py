@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from runner import ops
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.importer.node_call import NodeCall
 from runner.importer.operators.window import (
     Window,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from runner import ops
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.importer.broadcasting import reshaped
 from runner.importer.node_call import NodeCall
 from runner.importer.table import onnx_operator

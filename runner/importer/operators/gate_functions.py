@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from runner import ops
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.importer.node_call import NodeCall
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from runner import ops
-from runner.core.value import Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.importer.broadcasting import reshaped
 from runner.importer.node_call import NodeCall
 from runner.importer.table import onnx_operator

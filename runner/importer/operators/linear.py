@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from runner import ops
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.importer.broadcasting import reshaped, spread, swapped
 from runner.importer.node_call import NodeCall
 from runner.importer.table import onnx_operator

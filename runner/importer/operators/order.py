@@ -3,7 +3,7 @@
 import numpy as np
 
 from runner import dtype as dt, ops
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.importer.node_call import NodeCall
 from runner.importer.operators.indexing import axis_of, one_number
 from runner.importer.table import onnx_operator

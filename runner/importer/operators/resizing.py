@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from runner import ops
-from runner.core.value import Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.host.machine import require_memory
 from runner.importer.node_call import NodeCall
 from runner.importer.operators.indexing import axis_of

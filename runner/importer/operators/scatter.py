@@ -3,7 +3,7 @@
 import numpy as np
 
 from runner import dtype as dt, ops
-from runner.core.value import Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.importer.node_call import NodeCall
 from runner.importer.operators.indexing import axis_of, one_number, places
 from runner.importer.table import onnx_operator

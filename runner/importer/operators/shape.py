@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from runner import dtype as dt, ops
-from runner.core.value import Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.host.machine import require_memory
 from runner.importer.broadcasting import reshaped, spread
 from runner.importer.node_call import NodeCall

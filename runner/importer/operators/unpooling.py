@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from runner import ops
-from runner.core.value import Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.host.machine import require_memory
 from runner.importer.node_call import NodeCall
 from runner.importer.operators.convolution import spread_windows

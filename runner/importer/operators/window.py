@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runner import ops
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.importer.node_call import NodeCall
 from runner.ops.window import Pair, Quad, Windows
 

@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 from runner import ops
 from runner.common.initializer import Initial, initializer
-from runner.core.value import Parameter, Tensor, Value
+from runner.core.values import Parameter, Tensor, Value
 from runner.errors import ConfigError
 from runner.nn.cell import Cell
 from runner.ops.array import require

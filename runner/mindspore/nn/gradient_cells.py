@@ -3,7 +3,7 @@
 from typing import Any
 
 from runner import ops
-from runner.core.value import Parameter, Value
+from runner.core.values import Parameter, Value
 from runner.errors import ConfigError
 from runner.nn.cell import Cell
 from runner.ops.assignment import assign

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from runner import dtype as dt, ops
-from runner.core.value import Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.errors import ConfigError
 from runner.nn.cell import Cell
 from runner.nn.container import CellList

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from runner import dtype as dt, ops
-from runner.core.value import Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.errors import ConfigError, ShapeError
 from runner.nn.activation import get_activation
 from runner.nn.cell import Cell

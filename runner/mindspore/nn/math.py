@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from runner import dtype as dt, ops
-from runner.core.value import Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.errors import ConfigError
 from runner.nn.cell import Cell
 from runner.ops.array import require

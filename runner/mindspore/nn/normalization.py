@@ -2,8 +2,8 @@
 
 from runner import ops
 from runner.common.initializer import Initial, initializer
-from runner.core.primitive import Primitive
-from runner.core.value import Parameter, Value
+from runner.core.operators import Primitive
+from runner.core.values import Parameter, Value
 from runner.errors import ConfigError
 from runner.nn.activation import LeakyReLU, activation_of
 from runner.nn.basic import Dense

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from runner import ops
 from runner.common.initializer import Uniform, initializer
-from runner.core.primitive import Primitive
-from runner.core.value import Parameter, Value
+from runner.core.operators import Primitive
+from runner.core.values import Parameter, Value
 from runner.errors import ConfigError
 from runner.nn.basic import Dropout
 from runner.nn.cell import Cell

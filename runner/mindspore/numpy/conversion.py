@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.value import Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.dtype import bool_, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64
 from runner.errors import ConfigError
 from runner.ops.array import Cast, Reshape

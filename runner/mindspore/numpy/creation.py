@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.value import Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.errors import ConfigError, ShapeError
 from runner.mindspore.numpy.conversion import (
     Axis,

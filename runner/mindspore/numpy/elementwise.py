@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from runner import dtype as dt
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.errors import ShapeError
 from runner.mindspore.numpy.conversion import (
     Axis,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.value import Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.ops.array import Cast, Concat, Reshape, require
 from runner.ops.compare import GreaterEqual, Minimum, Select
 from runner.ops.composition import ComposedOperator

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.ops.array import Pad, Reshape, Slice, Transpose, require
 from runner.ops.composition import ComposedOperator
 from runner.ops.conv import Conv2D

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from runner.core.value import Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.ops.activation_variants import Softplus
 from runner.ops.array import ExpandDims, require
 from runner.ops.compare import Less, Maximum, Select

@@ -13,7 +13,7 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.structure import map_values, values_of
-from runner.core.value import Symbol, Tensor, Value
+from runner.core.values import Symbol, Tensor, Value
 from runner.errors import ConfigError, ShapeError
 from runner.ops.array import Cast, require
 from runner.ops.composition import as_value

@@ -7,8 +7,8 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import Builder
-from runner.core.primitive import primitive
-from runner.core.value import Value
+from runner.core.operators import primitive
+from runner.core.values import Value
 from runner.ops.array import Cast, ExpandDims, require
 from runner.ops.compare import Equal, Greater, LogicalAnd
 from runner.ops.composition import ComposedOperator, as_tensors, as_value

@@ -6,8 +6,8 @@ State and variable are parameters, the others tensors or numbers. `use_locking` 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from runner.core.primitive import current, is_nested
-from runner.core.value import OPERATORS, Tensor, Value
+from runner.core.operators import current, is_nested
+from runner.core.values import OPERATORS, Tensor, Value
 from runner.ops.compare import Greater, Maximum, Select
 from runner.ops.composition import ComposedOperator, require_parameter
 from runner.ops.elementwise import Abs, Exp, Pow, Sign, Sqrt, Square

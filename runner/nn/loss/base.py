@@ -6,7 +6,7 @@ import numpy as np
 
 from runner import dtype as dt, ops
 from runner.core.source import current_source, user_line
-from runner.core.value import Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.errors import ConfigError, ShapeError
 from runner.nn.cell import Cell
 

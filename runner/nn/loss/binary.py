@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from runner import ops
-from runner.core.value import Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.nn.loss.base import LossBase, Reduction, constant_weights, fitting, in_shape_of
 
 __all__ = ["BCELoss", "BCEWithLogitsLoss"]

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from runner import ops
-from runner.core.value import Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.errors import ConfigError, ShapeError
 from runner.nn.loss.base import LossBase, constant_weights
 from runner.validation.arguments import at_least

@@ -1,7 +1,7 @@
 """Losses of values: squared and absolute differences of output and target."""
 
 from runner import ops
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.nn.loss.base import LossBase, Reduction, in_shape_of
 from runner.validation.arguments import above
 

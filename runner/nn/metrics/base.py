@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from runner.core.value import Tensor
+from runner.core.values import Tensor
 from runner.errors import ConfigError, ShapeError
 from runner.nn.cell import Cell
 from runner.validation.keywords import KeywordNames

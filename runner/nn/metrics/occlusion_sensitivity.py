@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from runner.core.value import Tensor
+from runner.core.values import Tensor
 from runner.errors import ConfigError, ShapeError
 from runner.nn.cell import Cell
 from runner.nn.metrics.base import Metric, rearrange_inputs, require_data

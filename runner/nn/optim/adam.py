@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from runner import dtype as dt, ops
-from runner.core.value import Parameter, Tensor, Value
+from runner.core.values import Parameter, Tensor, Value
 from runner.errors import ConfigError
 from runner.nn.optim.optimizer import LearningRate, Optimizer
 from runner.nn.optim.parameter_groups import Parameters

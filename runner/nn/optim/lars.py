@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from runner import ops
-from runner.core.value import Parameter, Value
+from runner.core.values import Parameter, Value
 from runner.errors import ConfigError
 from runner.nn.cell import Cell
 from runner.nn.optim.adam import Adam, AdamWeightDecay

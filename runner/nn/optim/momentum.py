@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from runner import dtype as dt, ops
-from runner.core.value import Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.nn.optim.optimizer import LearningRate, Optimizer
 from runner.nn.optim.parameter_groups import Parameters
 from runner.validation.arguments import at_least

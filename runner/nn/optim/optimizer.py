@@ -7,9 +7,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from runner import context, dtype as dt, ops
-from runner.core.parameter_tuple import ParameterTuple
-from runner.core.primitive import current
-from runner.core.value import Parameter, Tensor, Value
+from runner.core.operators import current
+from runner.core.values import Parameter, ParameterTuple, Tensor, Value
 from runner.errors import ConfigError
 from runner.nn.cell import Cell
 from runner.nn.optim.parameter_groups import Group, Parameters, read_groups

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from runner.core.value import Parameter
+from runner.core.values import Parameter
 from runner.errors import ConfigError, known_names
 from runner.validation.arguments import Where, at_least, flag, scalar
 from runner.validation.rules import Frozen

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from runner import ops
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.nn.optim.optimizer import LearningRate, Optimizer
 from runner.nn.optim.parameter_groups import Parameters
 from runner.validation.arguments import above, at_least, flag

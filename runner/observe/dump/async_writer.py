@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 
 from runner import dtype as dt
+from runner.core.graph import ObservedValue
 from runner.core.lowering import LAST, TILED
-from runner.core.observers import ObservedValue
-from runner.core.primitive import Node
+from runner.core.operators import Node
 from runner.host.files import make_directory, names, write_whole
 from runner.observe.dump import mapping_csv, statistics
 from runner.observe.dump.cann_file import TensorHeader, header

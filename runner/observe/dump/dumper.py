@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from runner.core.graph import Graph
-from runner.core.observers import ObservedValue, ValueObserver
-from runner.core.primitive import Node, Primitive
+from runner.core.graph import Graph, ObservedValue, ValueObserver
+from runner.core.operators import Node, Primitive
 from runner.host.console import LOG
 from runner.observe.dump import overflow
 from runner.observe.dump.async_writer import AsyncWriter

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from runner.core.graph import Graph
-from runner.core.observers import ObservedValue, ValueObserver
-from runner.core.primitive import Node
+from runner.core.graph import Graph, ObservedValue, ValueObserver
+from runner.core.operators import Node
 from runner.core.source import user_line
 from runner.observe.dump.settings import DumpSettings
 from runner.observe.dump.sync_writer import SyncWriter

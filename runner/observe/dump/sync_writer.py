@@ -9,9 +9,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from runner.core.graph import ObservedValue
 from runner.core.lowering import PLAIN
-from runner.core.observers import ObservedValue
-from runner.core.primitive import Node
+from runner.core.operators import Node
 from runner.host.files import make_directory, names
 from runner.observe.dump.file_names import DEFAULT_FORMAT, INPUT, OUTPUT, SyncName
 from runner.observe.dump.settings import DumpSettings

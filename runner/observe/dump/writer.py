@@ -7,9 +7,8 @@ from typing import TypeAlias
 import numpy as np
 
 from runner.communication.world import world
-from runner.core.graph import Graph
-from runner.core.observers import ObservedValue
-from runner.core.primitive import Node
+from runner.core.graph import Graph, ObservedValue
+from runner.core.operators import Node
 from runner.host.files import (
     TEMPORARY_SUFFIX,
     make_directory,

@@ -10,9 +10,9 @@ import numpy as np
 
 from runner.core.graph import Graph
 from runner.core.lowering import PLAIN, Form, Layout, physical_shape
-from runner.core.primitive import Node
+from runner.core.operators import Node
 from runner.core.source import Source, is_users
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.dtype import DType
 from runner.observe.graph.listing import (
     DeviceType,

@@ -17,9 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from runner.core.graph import Graph
-from runner.core.observers import GraphObserver
-from runner.core.primitive import Node
+from runner.core.graph import Graph, GraphObserver
+from runner.core.operators import Node
 from runner.errors import StorageError
 from runner.host.console import LOG
 from runner.host.files import make_directory, remove, storage_errors, write_atomically

@@ -14,8 +14,8 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.graph import Graph
-from runner.core.primitive import Node
-from runner.core.value import Value
+from runner.core.operators import Node
+from runner.core.values import Value
 from runner.dtype import DType
 from runner.host.protobuf import message
 from runner.types import TensorType

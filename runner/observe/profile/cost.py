@@ -14,7 +14,7 @@ each counted once: the traffic of a machine with an infinite cache.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from runner.core.primitive import Primitive
+from runner.core.operators import Primitive
 from runner.types import TensorType
 
 

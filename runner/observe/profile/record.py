@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
-from runner.core.collective import Collective
 from runner.core.graph import Graph
-from runner.core.primitive import Node, Primitive
+from runner.core.operators import Collective, Node, Primitive
 from runner.observe.profile.cost import Cost, cost
 from runner.types import TensorType
 

@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.effect import Effect
 from runner.core.graph import Graph
-from runner.core.primitive import REGISTRY, Primitive, infer
+from runner.core.operators import REGISTRY, Effect, Primitive, infer
 from runner.errors import ConfigError, RunnerError, nearest
 from runner.observe.profile.cost import cost
 from runner.observe.profile.fp_bp_points import check_point, find_operator

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.value import Tensor
+from runner.core.values import Tensor
 from runner.errors import ConfigError, DataError, StorageError
 from runner.host import files, protobuf
 from runner.host.files import Journal

@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from runner.core.effect import Effect
-from runner.core.primitive import current, primitive
-from runner.core.value import Tensor, Value
+from runner.core.operators import Effect, current, primitive
+from runner.core.values import Tensor, Value
 from runner.errors import ConfigError, ShapeError
 from runner.ops.print import destination
 from runner.types import TensorType

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from runner.core.value import Tensor
+from runner.core.values import Tensor
 from runner.errors import ConfigError, known_names
 from runner.host.console import note_once
 from runner.nn.optim.optimizer import Optimizer

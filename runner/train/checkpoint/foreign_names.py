@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from runner.core.value import Parameter
+from runner.core.values import Parameter
 from runner.errors import ConfigError, nearest
 from runner.validation.rules import Frozen, Names
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from runner import nn
-from runner.core.value import Parameter
+from runner.core.values import Parameter
 from runner.errors import ConfigError, DataError, some
 from runner.host.console import LOG
 from runner.train.checkpoint import load_checkpoint, load_param_into_net, state

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from runner.core.value import Parameter, Tensor
+from runner.core.values import Parameter, Tensor
 from runner.errors import ConfigError, DataError, nearest, some
 from runner.host import files
 from runner.host.machine import require_memory

@@ -8,7 +8,7 @@ import numpy as np
 from runner import context
 from runner.communication.world import world
 from runner.compile.program import Program
-from runner.core.observers import GraphObserver, ValueObserver
+from runner.core.graph import GraphObserver, ValueObserver
 from runner.core.tracer import trace
 from runner.dataset.pipeline import Dataset
 from runner.dataset.stages import stages

@@ -14,7 +14,7 @@ import numpy as np
 from runner.communication.world import world
 from runner.compile.ort.profiled_session import ProfiledProgram
 from runner.compile.program import Executable, SunkProgram
-from runner.core.observers import ValueObserver
+from runner.core.graph import ValueObserver
 from runner.core.recorder import TimedInterpreter
 from runner.dataset.base_pipeline import Batch
 from runner.dataset.pipeline import Dataset

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from runner.core.value import Tensor
+from runner.core.values import Tensor
 from runner.errors import ConfigError, StorageError, known_names
 from runner.host import files
 from runner.host.console import LOG, note_once

@@ -14,8 +14,8 @@ from runner import dtype as dt, export, nn, ops
 from runner.compile.mindir import export as exports
 from runner.compile.mindir.export import export_mindir
 from runner.compile.mindir.operators import RULES
-from runner.core.primitive import REGISTRY
-from runner.core.value import Tensor, Value
+from runner.core.operators import REGISTRY
+from runner.core.values import Tensor, Value
 from runner.errors import ConfigError
 from runner.types import TensorType
 

@@ -9,7 +9,7 @@ from runner.compile.ort.session import Session
 from runner.compile.passes import PASSES, default_passes, fold, optimize
 from runner.core.eager import Eager
 from runner.core.tracer import trace
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.device import Device
 from runner.types import TensorType
 

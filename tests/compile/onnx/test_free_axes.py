@@ -14,8 +14,8 @@ from tables import table
 from runner import Model, Tensor, context, dtype, nn, ops, register, set_seed
 from runner.compile import export_onnx
 from runner.config.groups.network import NETWORKS
-from runner.core.autodiff import gradients
-from runner.core.value import Parameter
+from runner.core.gradients import gradients
+from runner.core.values import Parameter
 from runner.train.inference import inference
 from runner.types import TensorType
 

@@ -16,7 +16,7 @@ from runner.compile.onnx.lower import lower
 from runner.compile.passes import default_passes, optimize
 from runner.core.graph import Graph
 from runner.core.tracer import trace
-from runner.core.value import Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.device import Device
 from runner.types import TensorType
 

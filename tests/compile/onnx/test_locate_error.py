@@ -13,7 +13,7 @@ from runner.compile.onnx.locate_error import add_location, locate_errors
 from runner.compile.passes import fold, optimize
 from runner.compile.program import Program
 from runner.core.graph import Graph
-from runner.core.primitive import Primitive, primitive
+from runner.core.operators import Primitive, primitive
 from runner.core.tracer import trace
 from runner.device import Device
 from runner.errors import DeviceError, InternalError, RunnerError, ShapeError, TrainingError

@@ -13,9 +13,9 @@ from runner.compile.onnx.builder import OnnxBuilder
 from runner.compile.onnx.lower import lower, parameter_values, with_constants, with_defaults
 from runner.compile.ort.session import Session
 from runner.compile.program import Program
-from runner.core.primitive import current
+from runner.core.operators import current
 from runner.core.tracer import trace
-from runner.core.value import Parameter, Tensor
+from runner.core.values import Parameter, Tensor
 from runner.device import Device
 from runner.errors import ConfigError, InternalError
 from runner.types import TensorType

@@ -15,9 +15,9 @@ from runner.compile.passes import PASSES, default_passes, device_passes, optimiz
 from runner.compile.passes.in_parts import in_parts, in_parts_by
 from runner.core.batch_parts import JoinBatch, SplitBatch
 from runner.core.graph import Graph, verify
-from runner.core.primitive import infer
+from runner.core.operators import infer
 from runner.core.tracer import trace
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.device import Device, Tuning
 from runner.observe.graph.describe import describe
 from runner.observe.graph.reader import parse

@@ -9,7 +9,7 @@ from runner.compile.passes.dce import dce
 from runner.compile.program import Program
 from runner.core.graph import Graph
 from runner.core.tracer import trace
-from runner.core.value import Parameter, Tensor
+from runner.core.values import Parameter, Tensor
 from runner.device import Device
 from runner.types import TensorType
 

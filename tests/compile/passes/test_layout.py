@@ -16,7 +16,7 @@ from runner.compile.onnx.lower import lower
 from runner.compile.passes import PASSES, default_passes, optimize
 from runner.core.graph import Graph
 from runner.core.lowering import PLAIN, Form
-from runner.core.primitive import Node
+from runner.core.operators import Node
 from runner.core.tracer import trace
 from runner.device import Device
 from runner.types import TensorType

@@ -15,9 +15,9 @@ from runner.compile.passes.cse import cse
 from runner.compile.passes.dce import dce
 from runner.compile.passes.fold import LIMIT, fold
 from runner.core.graph import Graph, verify
-from runner.core.primitive import current
+from runner.core.operators import current
 from runner.core.tracer import trace
-from runner.core.value import Parameter, Tensor
+from runner.core.values import Parameter, Tensor
 from runner.device import Device
 from runner.errors import InternalError
 from runner.types import TensorType

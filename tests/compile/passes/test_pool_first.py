@@ -10,10 +10,10 @@ from training_steps import lenet, training_step
 from runner import nn, ops
 from runner.compile.passes import PASSES, optimize
 from runner.compile.passes.pool_first import pool_first
-from runner.core.autodiff import gradients
+from runner.core.gradients import gradients
 from runner.core.graph import Graph, verify
 from runner.core.tracer import trace
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.types import TensorType
 
 X = np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32)

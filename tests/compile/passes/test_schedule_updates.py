@@ -15,11 +15,11 @@ from runner import dtype as dt, nn, ops
 from runner.compile.onnx.lower import lower
 from runner.compile.passes import PASSES, default_passes, optimize
 from runner.compile.passes.schedule_updates import soon
-from runner.core.autodiff import gradients
+from runner.core.gradients import gradients
 from runner.core.graph import Graph, verify
-from runner.core.primitive import current
+from runner.core.operators import current
 from runner.core.tracer import trace
-from runner.core.value import Parameter, Tensor, Value
+from runner.core.values import Parameter, Tensor, Value
 from runner.device import Device
 from runner.types import TensorType
 

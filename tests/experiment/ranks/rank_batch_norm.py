@@ -8,7 +8,7 @@ import numpy as np
 from runner import Parameter, context, nn, ops
 from runner.communication import get_group_size, get_rank, init
 from runner.communication.world import world
-from runner.core.autodiff import gradients
+from runner.core.gradients import gradients
 from runner.nn.steps import EagerStep, GraphStep
 
 EPSILON, MOMENTUM = 1e-3, 0.75

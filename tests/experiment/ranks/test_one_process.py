@@ -14,7 +14,7 @@ from runner.compile.split_at_collectives import split
 from runner.core.eager import Eager
 from runner.core.precision import policy, use_precision
 from runner.core.tracer import trace
-from runner.core.value import Parameter, Tensor
+from runner.core.values import Parameter, Tensor
 from runner.dataset import NumpySlicesDataset
 from runner.errors import ConfigError, TrainingError
 from runner.experiment.ranks import synchronize

@@ -14,7 +14,7 @@ from ranks import Several, mpirun, needs_mpi
 
 from runner import Model, context, nn, ops
 from runner.communication import world
-from runner.core.value import Parameter
+from runner.core.values import Parameter
 from runner.dataset import NumpySlicesDataset
 from runner.dataset.stages import stages
 from runner.device import Device

@@ -7,7 +7,7 @@ from loss_values import REDUCE, RNG, check, normal, value_and_slope
 from tables import table
 
 from runner import nn
-from runner.core.value import Tensor
+from runner.core.values import Tensor
 from runner.dataset import NumpySlicesDataset
 from runner.errors import ConfigError, ShapeError
 from runner.train.model import Model

@@ -8,7 +8,7 @@ from tables import table
 
 from runner import dataset, nn
 from runner.config.groups.metric import BUILT_IN, numbers
-from runner.core.value import Tensor
+from runner.core.values import Tensor
 from runner.errors import ConfigError
 from runner.nn.metrics.base import direction_of
 from runner.nn.metrics.by_name import METRICS, get_metrics

@@ -6,7 +6,7 @@ from both_modes import MODES, relative, step_of
 from optimizer_steps import NAMES, START, each_step, parameters, trained
 
 from runner import nn
-from runner.core.value import Parameter
+from runner.core.values import Parameter
 from runner.errors import ConfigError
 from runner.train.callback import LearningRateScheduler, RunContext
 from runner.train.callback.base import CallbackParameters

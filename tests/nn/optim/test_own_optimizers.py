@@ -6,7 +6,7 @@ from both_modes import MODES
 from optimizer_steps import GRADIENTS, parameters, trained
 
 from runner import Model, context, nn, ops, set_seed
-from runner.core.value import Tensor
+from runner.core.values import Tensor
 from runner.dataset import open_dataset
 from runner.device import Device
 

@@ -7,7 +7,7 @@ from optimizer_steps import NAMES, START, each_step, parameters, trained
 from tables import table
 
 from runner import Model, context, nn, set_seed
-from runner.core.value import Parameter, Tensor
+from runner.core.values import Parameter, Tensor
 from runner.dataset import open_dataset
 from runner.device import Device
 from runner.errors import ConfigError

@@ -7,7 +7,7 @@ from optimizer_steps import NAMES, START, STEPS, each_step, parameters, trained
 from tables import table
 
 from runner import nn
-from runner.core.value import Parameter, Tensor
+from runner.core.values import Parameter, Tensor
 from runner.errors import ConfigError
 
 # float32 against float64 over five steps; measured: 3e-7.

@@ -19,9 +19,9 @@ from patience import PATIENCE, SlowDisk, wait_until
 from step_graphs import tiny_graph
 
 from runner import dtype as dt, ops
+from runner.core.graph import ObservedValue
 from runner.core.lowering import LAST, TILED
-from runner.core.observers import ObservedValue
-from runner.core.primitive import Node
+from runner.core.operators import Node
 from runner.errors import StorageError
 from runner.host import files
 from runner.observe.dump.async_writer import AsyncWriter
@@ -370,8 +370,8 @@ import numpy as np
 from pathlib import Path
 from runner import ops
 from runner.host import files
-from runner.core.observers import ObservedValue
-from runner.core.primitive import Node
+from runner.core.graph import ObservedValue
+from runner.core.operators import Node
 from runner.observe.dump.async_writer import AsyncWriter
 from runner.observe.dump.settings import DumpSettings
 

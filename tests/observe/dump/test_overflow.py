@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from runner import ops
-from runner.core.primitive import Primitive
+from runner.core.operators import Primitive
 from runner.errors import DataError
 from runner.observe.dump import overflow
 

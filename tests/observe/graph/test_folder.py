@@ -16,7 +16,7 @@ import runner.observe.graph
 from runner import Model, Tensor, context, nn, ops
 from runner.compile.passes import default_passes, optimize
 from runner.compile.program import Program
-from runner.core.observers import NO_GRAPHS
+from runner.core.graph import NO_GRAPHS
 from runner.device import Device
 from runner.errors import ConfigError, ShapeError, StorageError
 from runner.nn.steps import EagerStep, GraphStep

@@ -13,7 +13,7 @@ from runner.compile.onnx.describe import describe_model
 from runner.compile.onnx.lower import lower, lower_sunk
 from runner.compile.passes import PASSES, default_passes, optimize
 from runner.core.tracer import trace
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.device import Device
 from runner.errors import DataError
 from runner.observe.graph.describe import constant_text, describe

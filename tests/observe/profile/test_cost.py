@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from runner import dtype as dt, ops
-from runner.core.primitive import Primitive, infer
+from runner.core.operators import Primitive, infer
 from runner.observe.profile.cost import cost
 from runner.types import TensorType
 

@@ -11,9 +11,9 @@ from runner import ops
 from runner.compile.onnx.lower import lower
 from runner.compile.passes import PASSES, default_passes, optimize
 from runner.compile.passes.layout import layout_for
-from runner.core.primitive import Primitive
+from runner.core.operators import Primitive
 from runner.core.tracer import trace
-from runner.core.value import Value
+from runner.core.values import Value
 from runner.device import Device
 from runner.dtype import float32
 from runner.errors import ConfigError

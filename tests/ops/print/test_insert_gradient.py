@@ -6,7 +6,7 @@ from both_modes import MODES, relative, step_of
 
 from models.resnet import ResidualBlock, ResNet
 from runner import Model, Parameter, context, dtype, nn, ops, set_seed
-from runner.core.autodiff import gradients
+from runner.core.gradients import gradients
 from runner.dataset import NumpySlicesDataset
 from runner.device import Device
 from runner.errors import ConfigError, ShapeError

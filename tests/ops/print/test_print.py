@@ -11,7 +11,7 @@ from runner.compile.passes import optimize
 from runner.compile.program import Program, standalone_step
 from runner.core.graph import Graph, verify
 from runner.core.tracer import trace
-from runner.core.value import Symbol
+from runner.core.values import Symbol
 from runner.errors import ConfigError, InternalError, ShapeError
 from runner.types import TensorType
 

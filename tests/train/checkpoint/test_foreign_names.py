@@ -13,7 +13,7 @@ from models.lenet import LeNet5
 from models.resnet import resnet18, resnet50
 from runner import nn
 from runner.config.weight_names import SCHEMES, names_of
-from runner.core.value import Parameter
+from runner.core.values import Parameter
 from runner.errors import ConfigError, DataError
 from runner.train.checkpoint.foreign_names import renamed
 from runner.train.checkpoint.initial_weights import InitialWeights

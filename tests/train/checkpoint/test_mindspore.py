@@ -13,7 +13,7 @@ from patience import PATIENCE
 
 from models.lenet import LeNet5
 from runner import Tensor, context, dtype
-from runner.core.value import Parameter
+from runner.core.values import Parameter
 from runner.train.checkpoint import load_checkpoint, load_param_into_net, save_checkpoint
 
 PYTHON = os.environ.get("RUNNER_MINDSPORE_PYTHON")

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from runner.core.primitive import Primitive, primitive
+from runner.core.operators import Primitive, primitive
 from runner.errors import ShapeError
 
 

@@ -7,6 +7,7 @@ gradient, lowering). A call passes it to the current interpreter: `Eager` comput
 import dataclasses
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
@@ -14,17 +15,115 @@ from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 import numpy as np
 
 from runner import dtype as dt
+from runner.core.assignments import Rebinding
 from runner.core.lowering import Builder, Form, Names
 from runner.core.precision import Needs, RoundedTypes
-from runner.core.primitive_settings import PrimitiveSettings
-from runner.core.rebinding import Rebinding
-from runner.core.rewrites import Rewrites
 from runner.core.source import Source, SourceLine, current_source, user_line
-from runner.core.value import Operand, Value, as_values
+from runner.core.values import Operand, Value, as_values
 from runner.errors import ConfigError, NotDifferentiable, RunnerError, ShapeError
 from runner.host.machine import CERTAIN_BYTES, require_memory
-from runner.types import TensorType
+from runner.types import TensorType, broadcast
 from runner.validation.keywords import KeywordNames
+
+# What scripts of MindSpore r1.2 set on an operator beside its arguments.
+
+
+class PrimitiveSettings:
+    """Base of operators. The settings are hints for devices and for other kinds of parallelism: they are kept with the
+    operator, copies of it and results do not depend on them."""
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """What `add_prim_attr` has added, by name."""
+        added: dict[str, Any] = self.__dict__.setdefault("_added", {})
+        return added
+
+    @property
+    def instance_name(self) -> str:
+        """What `set_prim_instance_name` has set; by default the operator type."""
+        name: str = self.attrs.get("instance_name", type(self).__name__)
+        return name
+
+    def add_prim_attr(self, name: str, value: Any) -> Self:
+        """Keep a value under a name, such as `primitive_target`, and return the operator. It has no effect.
+
+        Raises ConfigError for a name that is an argument of the operator, since that would have one in the reference.
+        """
+        if name in getattr(self, "__dataclass_fields__", ()):
+            repair = f"{type(self).__name__}({name}={value!r})"
+            raise ConfigError("an argument of an operator is set when it is made", argument=name, repair=repair)
+        self.attrs[name] = value
+        return self
+
+    def del_prim_attr(self, name: str) -> Self:
+        """Remove what `add_prim_attr` has added."""
+        self.attrs.pop(name, None)
+        return self
+
+    def set_prim_instance_name(self, instance_name: str) -> Self:
+        """Name this operator. Names of files and graphs stay those of scopes."""
+        return self.add_prim_attr("instance_name", instance_name)
+
+    def set_stage(self, stage: int) -> Self:
+        """Keep the stage of a pipeline of devices, which runner does not have."""
+        return self.add_prim_attr("stage", stage)
+
+    def shard(self, strategy: Sequence[Any]) -> Self:
+        """Keep how operands would be sharded. runner trains data-parallel, so each rank has whole operands."""
+        return self.add_prim_attr("strategy", strategy)
+
+    def recompute(self, mode: bool = True) -> Self:
+        """Keep whether gradients would compute this operator again, in place of keeping its results."""
+        return self.add_prim_attr("recompute", mode)
+
+    def init_prim_io_names(self, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        """Keep names of operands and results."""
+        self.add_prim_attr("input_names", inputs).add_prim_attr("output_names", outputs)
+
+
+# What operators declare for the compiler's passes, which know graphs and no operators.
+
+
+@dataclass(frozen=True)
+class BatchRule:
+    """How an operator computes a batch, the first axis of some operands and of the result, one sample after the other.
+
+    `operands` says which operands have a sample each; the others are the same for all. With `is_sum` the result is the
+    sum of what each sample gives, without that axis. `resized` is the operator for another number of samples.
+    """
+
+    operands: tuple[bool, ...]
+    resized: Callable[[int], Any]
+    is_sum: bool = False
+
+
+class Rewrites:
+    """Base of operators: the defaults, which allow nothing."""
+
+    elementwise: ClassVar[bool] = False  # whether it computes every element, of operands that are broadcast, separately
+    never_decreases: ClassVar[bool] = False  # whether it is a function of each element that never decreases
+    takes_largest: ClassVar[bool] = False  # whether each element of the result is the largest of some of the operand
+    gradient_of: ClassVar[str] = ""  # the operator whose gradient it computes, from (x, out, dout) or (dout, out)
+
+    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
+        """Index of the operand that equals the output for any data, or None; `known` are the constant operands."""
+        return None
+
+    def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
+        """How it computes a batch sample by sample; None when it does not, or when it is not known."""
+        shape = broadcast(*types) if self.elementwise else ()
+        operands = tuple([x.ndim == len(shape) and x.shape[0] == shape[0] for x in types]) if len(shape) > 1 else ()
+        return BatchRule(operands, lambda _: self) if any(operands) and shape[0] > 1 else None
+
+
+def is_filled_with(value: float, array: np.ndarray | None) -> bool:
+    """Whether an operand is known, and all its elements are this number, including the sign of 0 for floats."""
+    if array is None or not np.all(array == value):
+        return False
+    return array.dtype.kind != "f" or bool(np.all(np.signbit(array) == np.signbit(value)))
+
+
+# Operators, the record of their applications, and the base of interpreters.
 
 _type = attrgetter("type")  # a function for `map`: the fastest loop over a few operands
 
@@ -295,3 +394,37 @@ def is_nested() -> bool:
 def install(interpreter: Interpreter) -> None:
     """Set the interpreter for operators called outside of networks."""
     _stack[:] = [interpreter]
+
+
+# Effects: operators without outputs that emit their operands, such as `Print`.
+#
+# PyNative mode computes an effect like any operator, so it emits immediately. A graph keeps effects separate from its
+# nodes: their operands are results of the graph, and the program emits them after every step, in the order in which
+# they were applied (`runner/compile/program.py`).
+
+
+class Effect(Primitive):
+    """Base of operators without outputs. Subclasses are declared with `@primitive` and define `emit`."""
+
+    needs: ClassVar = Needs.NOTHING
+    computes: ClassVar = False
+
+    def emit(self, *arrays: np.ndarray) -> None:
+        """Output the operands of one step; they must not be changed."""
+        raise NotImplementedError
+
+    def kernel(self, *arrays: np.ndarray) -> Arrays:
+        """Emit immediately; there are no outputs."""
+        self.emit(*arrays)
+        return ()
+
+
+# Collectives: operators that communicate with all ranks of a data-parallel run, such as `AllReduce`.
+#
+# PyNative mode computes them like any operator. onnxruntime has none on the CPU, so a graph is split at its
+# collectives: the parts before and after are separate programs, and the host runs the kernels in between
+# (`runner/compile/split_at_collectives.py`).
+
+
+class Collective(Primitive):
+    """Base of operators whose kernel communicates with other ranks. Subclasses are declared with `@primitive`."""
