@@ -30,7 +30,7 @@ from runner.observe import dump, graph, profile
 from runner.observe.dump.settings import FILES as DUMP_FILES, PATH_KEY
 from runner.observe.graph.settings import FILES as GRAPH_FILES, writable_folder
 from runner.observe.profile.settings import FILES as PROFILE_FILES
-from runner.ops.print import destination, file
+from runner.ops import print_file
 from runner.validation.arguments import flag
 
 __all__ = [
@@ -109,12 +109,12 @@ def reset_context() -> None:
 
 def _change(settings: dict[str, Any]) -> None:
     _settings.update(settings)
-    destination.print_to(_settings["print_file_path"])
+    print_file.print_to(_settings["print_file_path"])
 
 
 def print_file_is_unused() -> bool:
     """Whether `print_file_path` is set, and no operator has printed to this file."""
-    return destination.is_unused()
+    return print_file.is_unused()
 
 
 def reserves_class_names() -> bool:
@@ -253,8 +253,8 @@ def _print_file(value: Any) -> str:
         raise ConfigError("print_file_path must be a string", given=type(value).__name__)
     if not value:
         return ""
-    requested = file.checked_path(value)
-    name = file.unused_path(requested)
+    requested = print_file.checked_path(value)
+    name = print_file.unused_path(requested)
     if name != requested:
         LOG.warning("%s exists: prints go to %s", requested, name.name)
     return str(name)

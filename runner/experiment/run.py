@@ -36,7 +36,7 @@ from runner.host.files import Journal, write_json
 from runner.host.json import without_lists
 from runner.host.process import Interruption
 from runner.observe import dump as dumps
-from runner.ops.random_counter import COUNTER
+from runner.ops.random import COUNTER
 from runner.train import device_setup
 from runner.train.callback import Callback, CallbackParameters, RunContext, check_losses
 from runner.train.checkpoint import initial_weights

@@ -5,7 +5,7 @@ from pathlib import Path
 from runner import compile as compiler
 from runner.experiment.build import Experiment
 from runner.host.files import make_directory, write_atomically
-from runner.ops.random_counter import COUNTER
+from runner.ops.random import COUNTER
 from runner.train.callback import Callback, RunContext
 
 

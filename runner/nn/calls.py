@@ -25,7 +25,7 @@ from runner.nn.function_cell import FunctionCell, call_function
 from runner.nn.ms_function import is_staged
 from runner.nn.optim.optimizer import scheduled_optimizers, scheduled_step
 from runner.nn.steps import EagerStep, GraphStep
-from runner.ops.grad_operation import EXECUTOR, GradientFunction
+from runner.ops.gradient import EXECUTOR, GradientFunction
 from runner.types import TensorType
 
 

@@ -9,7 +9,7 @@ from runner.core.operators import current
 from runner.core.precision import OF_CELL
 from runner.core.values import Value
 from runner.errors import ConfigError
-from runner.ops.insert_gradient import InsertGradientOf
+from runner.ops.gradient import InsertGradientOf
 
 Construct = Callable[..., Any]
 

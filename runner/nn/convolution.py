@@ -9,7 +9,7 @@ from runner.core.values import Parameter, Tensor, Value
 from runner.errors import ConfigError
 from runner.nn.cell import Cell
 from runner.ops.array import require
-from runner.ops.window import Pair, Quad, pair, quad
+from runner.ops.convolution.windows import Pair, Quad, pair, quad
 from runner.validation.arguments import one_of, whole
 
 __all__ = ["Conv1d", "Conv1dTranspose", "Conv2d", "Conv2dTranspose"]

@@ -7,7 +7,7 @@ from runner.core.operators import Primitive
 from runner.core.values import Value
 from runner.nn.cell import Cell
 from runner.ops.array import require, require_nchw
-from runner.ops.window import Pair, Quad, pair, quad
+from runner.ops.convolution.windows import Pair, Quad, pair, quad
 from runner.validation.arguments import whole
 
 __all__ = ["AvgPool1d", "AvgPool2d", "MaxPool1d", "MaxPool2d"]

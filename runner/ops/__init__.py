@@ -7,7 +7,9 @@ from typing import Any
 
 from runner.core.values import OPERATORS
 from runner.host.lazy import late_names
-from runner.ops import array, compare, elementwise, handle, index_assignment, matrices, numpy_functions, subscript  # noqa: F401  for `x + y`, `x[0]`
+from runner.ops import array, matrices, numpy_functions  # noqa: F401
+from runner.ops.elementwise import arithmetic, compare  # noqa: F401
+from runner.ops.indexing import slices  # noqa: F401  for `x + y`, `x[0]`
 
 __getattr__, __dir__, __all__ = late_names(__name__, __file__)
 

@@ -11,11 +11,22 @@ from runner import dtype as dt
 from runner.core.lowering import LAST, Builder, Form, axis_last, elementwise_forms, physical_shape
 from runner.core.operators import Gradient, Primitive, primitive
 from runner.core.precision import Needs
-from runner.core.values import Value
+from runner.core.values import OPERATORS, Value
 from runner.errors import ShapeError
 from runner.types import Shape, TensorType
 
-__all__ = ["Cast", "Concat", "DynamicShape", "ExpandDims", "Flatten", "Pad", "Reshape", "Slice", "Transpose"]
+__all__ = [
+    "Cast",
+    "Concat",
+    "DynamicShape",
+    "ExpandDims",
+    "Flatten",
+    "Identity",
+    "Pad",
+    "Reshape",
+    "Slice",
+    "Transpose",
+]
 
 
 def require(holds: bool, what: str, **rows: object) -> None:
@@ -293,3 +304,35 @@ class Pad(Primitive):
         moved = Pad((*self.paddings[1:], *self.paddings[:1]), value=self.value)
         last = Form("last", moved.lower, (LAST,), (LAST,))
         return (Form("plain", self.lower), *[last] * (x.ndim > 1))
+
+
+# `Identity`: gives a value a second handle, from which gradients can be computed.
+
+
+@primitive
+class Identity(Primitive):
+    """x itself."""
+
+    computes: ClassVar = False
+    needs: ClassVar = Needs.NOTHING
+
+    def infer(self, x: TensorType) -> TensorType:
+        """The type of x."""
+        return x
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        return x
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (douts[0],)
+
+    def lower(self, b: Builder, x: str) -> str:
+        """A node that optimised graphs do not contain."""
+        return b.node("Identity", (x,))
+
+    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
+        """Always x."""
+        return 0
+
+
+OPERATORS["Identity"] = Identity()

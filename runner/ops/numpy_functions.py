@@ -8,7 +8,7 @@ import numpy as np
 from runner.core.operators import is_nested
 from runner.core.values import OPERATORS, Tensor, Value
 from runner.errors import ConfigError
-from runner.ops.index import located
+from runner.ops.indexing.slices import located
 
 # numpy's names of the operators that Python's syntax has: `array * tensor` calls numpy first.
 ARITHMETIC = {

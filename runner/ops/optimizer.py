@@ -14,8 +14,7 @@ from runner.core.operators import Primitive, current, family, primitive
 from runner.core.precision import Needs
 from runner.core.values import Parameter
 from runner.ops.array import require
-from runner.ops.elementwise import with_rank_of
-from runner.ops.elementwise_blocks import in_blocks
+from runner.ops.elementwise.arithmetic import in_blocks, with_rank_of
 from runner.types import TensorType
 
 __all__ = ["SGD", "Adam", "ApplyMomentum"]

@@ -14,8 +14,7 @@ from runner.core.values import Value
 from runner.ops.array import Reshape, require
 from runner.types import Shape, TensorType, broadcast, resolve_axes
 
-__all__ = ["Argmax", "Argmin", "BroadcastTo", "ReduceMean", "ReduceSum"]
-
+__all__ = ["Argmax", "Argmin", "BroadcastTo", "CumSum", "ReduceMean", "ReduceSum"]
 Axis = int | tuple[int, ...] | None
 
 
@@ -200,3 +199,42 @@ class Argmin(Argmax):
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(x.argmin(self.axis).astype(self.output_type.numpy))
+
+
+# Sums of all elements up to each position.
+
+
+@primitive
+class CumSum(Primitive):
+    """The sum along `axis` of all elements up to each one: without itself if `exclusive`, from the end if `reverse`."""
+
+    needs: ClassVar = Needs.SINGLE
+
+    exclusive: bool = False
+    reverse: bool = False
+    axis: int = 0
+    statics: ClassVar = ("axis",)
+
+    def infer(self, x: TensorType) -> TensorType:
+        require(-x.ndim <= self.axis < x.ndim, "axis out of range", axis=self.axis, x=x)
+        require(x.dtype is not dt.bool_, "needs numbers", x=x)
+        return x
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        moved = np.moveaxis(x, self.axis, -1)
+        moved = moved[..., ::-1] if self.reverse else moved
+        sums = np.cumsum(moved, -1, dtype=x.dtype)
+        if self.exclusive:
+            sums = np.concatenate((np.zeros_like(sums[..., :1]), sums[..., :-1]), -1)
+        return np.moveaxis(sums[..., ::-1] if self.reverse else sums, -1, self.axis)
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (CumSum(self.exclusive, not self.reverse, self.axis)(douts[0]),)
+
+    def lower(self, b: Builder, x: str) -> str:
+        dtype = b.type(x).dtype
+        has_kernel = dtype in (dt.int32, dt.int64, dt.float32, dt.float64)
+        wide = x if has_kernel else b.node("Cast", (x,), to=dt.float32 if dtype.is_float else dt.int64)
+        at = b.const(np.array(self.axis, np.int64))
+        sums = b.node("CumSum", (wide, at), exclusive=int(self.exclusive), reverse=int(self.reverse))
+        return sums if has_kernel else b.node("Cast", (sums,), to=dtype)

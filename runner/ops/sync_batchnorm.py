@@ -6,32 +6,94 @@
 """
 
 from collections.abc import Sequence
+from dataclasses import field
 from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
 from runner import dtype as dt
+from runner.communication.management import WORLD, get_rank
 from runner.communication.world import world
-from runner.core.lowering import LAST, PLAIN, Builder, Form, Layout
-from runner.core.operators import Collective, Gradient, Primitive, current, primitive
+from runner.core.lowering import LAST, PLAIN, Builder, Form, Layout, Names
+from runner.core.operators import Arrays, Collective, Gradient, Primitive, current, primitive
 from runner.core.precision import Needs
 from runner.core.values import Value
+from runner.errors import ConfigError, ShapeError
 from runner.ops.array import Reshape, require
-from runner.ops.batchnorm import (
+from runner.ops.normalization import (
     BatchNorm,
     BatchNormGrad,
     cache_blocks,
     channel_rows,
     check_channels,
+    inverse_deviation,
     row_dots,
     row_sums,
 )
-from runner.ops.collective import AllReduce
-from runner.ops.forms.batchnorm import inverse_deviation
 from runner.types import TensorType
 
-__all__ = ["AllReduceMoments", "ChannelMoments", "NormalizeChannels"]
+__all__ = ["AllReduce", "AllReduceMoments", "ChannelMoments", "NormalizeChannels", "ReduceOp"]
+
+
+# Operators over the ranks of a data-parallel run.
+
+KINDS = "sum", "mean"
+
+
+class ReduceOp:
+    """The reductions of AllReduce by MindSpore's names; MAX, MIN and PROD are errors."""
+
+    SUM, MAX, MIN, PROD = "sum", "max", "min", "prod"
+
+
+@primitive
+class AllReduce(Collective):
+    """Each operand summed over all ranks (`op="mean"`: divided by their number), the same on every rank.
+
+    The operands, of one float type, are exchanged in one message. Sums are added in the order of ranks, so that two
+    runs give the same bits. With a single process, and in exported models, it is the identity. Raises ConfigError for
+    another `op` or `group`. Source: `mindspore.ops.AllReduce` r1.2, which has no "mean".
+    """
+
+    needs: ClassVar = Needs.MASTER  # it sums the gradients that update parameters
+    op: str = "sum"
+    group: str = field(default=WORLD, compare=False)
+
+    def __post_init__(self) -> None:
+        get_rank(self.group)  # raises for another group
+        if self.op not in KINDS:
+            raise ConfigError("unknown reduction of AllReduce", op=repr(self.op), allowed=", ".join(KINDS))
+
+    def infer(self, *types: TensorType) -> TensorType | tuple[TensorType, ...]:
+        """The types of the operands. Raises ShapeError unless they are floats of one type."""
+        kinds = {x.dtype for x in types}
+        if len(kinds) != 1 or not types[0].dtype.is_float:
+            raise ShapeError("operands must be floats of one type", given=", ".join(map(str, types)) or "none")
+        return types if len(types) > 1 else types[0]
+
+    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+        return sum(x.size for x in inputs)
+
+    def kernel(self, *arrays: np.ndarray) -> Arrays:
+        """Exchange with the other ranks. Raises TrainingError when they have ended."""
+        with world().exchanging():
+            result = world().summed(arrays)
+        if self.op == "mean":
+            result = [array / array.dtype.type(world().size) for array in result]
+        return tuple(result) if len(result) > 1 else result[0]
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        """The result depends on the operand of every rank, so gradients are reduced in the same way."""
+        return [partial(self, dout) for dout in douts]
+
+    def lower(self, b: Builder, *names: str) -> Names:
+        """The identity of a single process; runner itself splits graphs here."""
+        result = tuple([b.node("Identity", (name,)) for name in names])
+        return result if len(result) > 1 else result[0]
+
+
+# Batch normalisation with the statistics of the batches of all ranks, as three operators.
 
 
 @primitive

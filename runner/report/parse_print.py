@@ -1,8 +1,7 @@
 """`runner parse-print FILE`: prints the strings and tensors of a print file as the operator Print would."""
 
 from runner.core.values import Tensor
-from runner.ops.print.file import print_entries
-from runner.ops.print.screen import text
+from runner.ops.print_file import print_entries, text
 
 
 def main(file: str) -> int:

@@ -9,7 +9,7 @@ from runner.core.values import Tensor
 from runner.errors import ConfigError
 from runner.nn.metrics.base import AnyMetric, attach, checked_metrics, update_metrics
 from runner.nn.steps import Step
-from runner.ops.random_counter import COUNTER
+from runner.ops.random import COUNTER
 from runner.train.callback import CallbackList, RunContext
 
 

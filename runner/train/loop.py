@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from runner.core.values import Tensor
-from runner.ops.random_counter import COUNTER
+from runner.ops.random import COUNTER
 from runner.train.callback import CallbackList, RunContext
 from runner.train.callback.base import Event
 

@@ -21,8 +21,8 @@ from runner.host.threads import kernel_threads
 from runner.nn import gradient_reducer
 from runner.nn.steps import EagerStep, GraphStep, Step
 from runner.observe import dump
-from runner.ops.random_counter import COUNTER
-from runner.ops.transforms.convolution import winograd_kernels
+from runner.ops.convolution.winograd import winograd_kernels
+from runner.ops.random import COUNTER
 from runner.train import amp, profile
 from runner.train.arguments import check_dump, check_train_arguments, epoch_steps, total_steps
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext

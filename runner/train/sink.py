@@ -29,7 +29,7 @@ from runner.device import Device
 from runner.nn.cell import Cell
 from runner.nn.optim.optimizer import scheduled_optimizers
 from runner.nn.steps import DebugPrograms
-from runner.ops.random_counter import COUNTER
+from runner.ops.random import COUNTER
 from runner.train.call_length import CallLength
 from runner.train.preprocessing import transformed
 from runner.types import TensorType

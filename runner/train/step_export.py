@@ -15,8 +15,7 @@ from runner.core.tracer import trace
 from runner.core.values import Parameter, Value
 from runner.dataset.pipeline import Dataset
 from runner.errors import ConfigError
-from runner.ops.random_bits import MASK
-from runner.ops.random_counter import COUNTER, STRIDE
+from runner.ops.random import COUNTER, MASK, STRIDE
 from runner.train.inference import inference
 from runner.train.model import Model
 from runner.types import TensorType

@@ -13,7 +13,7 @@ from runner.core.values import Tensor
 from runner.errors import ConfigError
 from runner.nn.optim.optimizer import scheduled_optimizers, scheduled_step
 from runner.nn.steps import Step
-from runner.ops.random_counter import COUNTER
+from runner.ops.random import COUNTER
 from runner.train.callback import CallbackParameters
 from runner.train.loop import MakeSteps
 

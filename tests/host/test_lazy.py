@@ -14,8 +14,8 @@ def told(code: str) -> str:
 @pytest.mark.parametrize(
     ("asked", "loaded", "not_loaded"),
     [
-        ("runner.ops.Tanh", "runner.ops.activation", "runner.ops.layernorm"),
-        ("runner.ops.layernorm", "runner.ops.layernorm", "runner.ops.strided_slice"),
+        ("runner.ops.Tanh", "runner.ops.activation", "runner.ops.normalization"),
+        ("runner.ops.normalization", "runner.ops.normalization", "runner.ops.indexing.slices"),
         ("runner.nn.PReLU", "runner.nn.activation", "runner.nn.container"),
     ],
 )

@@ -12,7 +12,7 @@ from runner.dataset import NumpySlicesDataset
 from runner.device import Device
 from runner.host import threads
 from runner.host.threads import in_order, kernel_threads
-from runner.ops.blocked_product import blocked_product
+from runner.ops.matrices import blocked_product
 from runner.train.callback import Callback
 
 MANY = threads.THREADED_FLOPS

@@ -5,9 +5,9 @@ import pytest
 
 from runner import ops
 from runner.core.values import Tensor
-from runner.ops import pool, window
-from runner.ops.pool import MaxPoolGrad
-from runner.ops.window import Windows
+from runner.ops.convolution import pool, windows
+from runner.ops.convolution.pool import MaxPoolGrad
+from runner.ops.convolution.windows import Windows
 
 # x (N, C, H, W), filters, kernel, pad, stride, dilation, group. The gradient for x is gathered, spread, or handed on.
 CASES = {
@@ -46,8 +46,8 @@ def definition(x: np.ndarray, w: np.ndarray, kernel, pad, stride, dilation, grou
 @pytest.mark.parametrize("columns", [1, 1 << 20], ids=["slab by slab", "at once"])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_convolution_and_its_gradients(monkeypatch, case, columns):
-    monkeypatch.setattr(window, "SLAB_BYTES", 1)
-    monkeypatch.setattr(window, "SLAB_COLUMNS", columns)
+    monkeypatch.setattr(windows, "SLAB_BYTES", 1)
+    monkeypatch.setattr(windows, "SLAB_COLUMNS", columns)
     shape, count, kernel, pad, stride, dilation, group = case
     rng = np.random.default_rng(3)
     x, w = rng.standard_normal(shape), rng.standard_normal((count, shape[1] // group, *kernel))
@@ -71,8 +71,8 @@ def test_convolution_and_its_gradients(monkeypatch, case, columns):
 
 @pytest.mark.parametrize(("columns", "starts"), [(1, [0, 6, 12, 18]), (7, [0, 12]), (13, [0, 18]), (24, [0])])
 def test_a_slab_is_whole_rows_and_wide_enough(monkeypatch, columns, starts):
-    monkeypatch.setattr(window, "SLAB_BYTES", 1)
-    monkeypatch.setattr(window, "SLAB_COLUMNS", columns)
+    monkeypatch.setattr(windows, "SLAB_BYTES", 1)
+    monkeypatch.setattr(windows, "SLAB_COLUMNS", columns)
     parts = list(Windows((5, 4), (2, 2)).im2col(np.ones((1, 5, 4, 2), np.float32), lambda _, columns: columns, 1))
     assert [part.start for part, _ in parts] == starts
     assert all(slab.shape == (4, part.stop - part.start) for part, slab in parts)

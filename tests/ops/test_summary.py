@@ -7,7 +7,7 @@ from tables import table
 from runner import Model, Parameter, Tensor, context, nn, ops
 from runner.dataset import NumpySlicesDataset
 from runner.errors import ConfigError, ShapeError
-from runner.ops.summary import NewestValues
+from runner.ops.effects import NewestValues
 
 ROWS = np.arange(1, 25, dtype=np.float32).reshape(6, 1, 2, 2)
 BOTH = pytest.mark.parametrize("mode", [context.GRAPH_MODE, context.PYNATIVE_MODE], ids=["graph", "pynative"])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from runner.ops.blocked_product import LEAST_COLUMNS, UNPACKED, unpacked_product, unpacked_sum
+from runner.ops.matrices import LEAST_COLUMNS, UNPACKED, unpacked_product, unpacked_sum
 
 # Rows, inner, columns: in one part, in equal parts, in parts of which the last is shorter, too large for any.
 SIZES = [(6, 25, 100), (6, 25, 2 * UNPACKED // 150), (16, 150, 1001), (100, 60, LEAST_COLUMNS + 1), (3, 4, 0)]

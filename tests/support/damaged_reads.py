@@ -30,7 +30,7 @@ from runner.experiment import resume
 from runner.experiment.sweep import journal, sweep
 from runner.experiment.sweep.state import SweepState
 from runner.observe.graph import reader
-from runner.ops.print.file import PrintFile, parse_print
+from runner.ops.print_file import PrintFile, parse_print
 from runner.train.checkpoint import arrays, load_checkpoint, state
 
 ERRORS = {2, 5, 7}  # exit codes of invalid values, of the storage and of data files

@@ -17,7 +17,7 @@ from runner.device import Device
 from runner.errors import MismatchError
 from runner.experiment.export.trained_run import TrainedRun, arrays_of, set_arrays
 from runner.nn.optim.optimizer import Optimizer
-from runner.ops.random_counter import COUNTER
+from runner.ops.random import COUNTER
 from runner.train.step_export import LOSS, LOSSES, ExportedStep, export_steps
 
 RELATIVE, RELATIVE_OF_HALVES = 2e-2, 5e-2  # of the change of a parameter, or of an output of the network

@@ -17,7 +17,7 @@ from runner.importer.operators.window import (
     window_of,
 )
 from runner.importer.table import onnx_operator
-from runner.ops.volumes import convolve, convolve_back
+from runner.ops.convolution.operators import convolve, convolve_back
 
 
 @onnx_operator("Conv")

@@ -12,7 +12,7 @@ from runner.importer.node_call import NodeCall
 from runner.importer.operators.convolution import convolved
 from runner.importer.operators.window import Window, as_given, as_image, require_axes, window_of
 from runner.importer.table import onnx_operator
-from runner.ops.volumes import pool_volumes
+from runner.ops.convolution.operators import pool_volumes
 
 
 @onnx_operator("MaxPool")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from runner import ops
 from runner.core.values import Value
 from runner.importer.node_call import NodeCall
-from runner.ops.window import Pair, Quad, Windows
+from runner.ops.convolution.windows import Pair, Quad, Windows
 
 AUTO_PADS = "NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"
 

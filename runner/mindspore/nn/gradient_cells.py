@@ -6,7 +6,7 @@ from runner import ops
 from runner.core.values import Parameter, Value
 from runner.errors import ConfigError
 from runner.nn.cell import Cell
-from runner.ops.assignment import assign
+from runner.ops.composite import assign
 from runner.validation.arguments import flag
 
 __all__ = ["ForwardValueAndGrad", "ParameterUpdate", "WithGradCell"]

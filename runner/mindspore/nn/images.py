@@ -13,7 +13,7 @@ from runner.nn.container import CellList
 from runner.nn.convolution import Conv2d
 from runner.nn.pooling import AvgPool2d
 from runner.ops.array import require
-from runner.ops.window import Pair, Windows
+from runner.ops.convolution.windows import Pair, Windows
 from runner.types import Shape, TensorType
 from runner.validation.arguments import above, at_most, one_of, whole
 

@@ -11,7 +11,7 @@ from runner.nn.cell import Cell
 from runner.nn.convolution import Conv2d
 from runner.nn.normalization import BatchNorm1d, BatchNorm2d, BatchNormalization
 from runner.ops.array import require
-from runner.ops.window import Pair, Quad
+from runner.ops.convolution.windows import Pair, Quad
 from runner.types import Shape
 from runner.validation.arguments import above, at_least, at_most, flag, whole
 

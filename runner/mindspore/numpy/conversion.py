@@ -11,8 +11,8 @@ from runner.core.values import Tensor, Value
 from runner.dtype import bool_, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64
 from runner.errors import ConfigError
 from runner.ops.array import Cast, Reshape
-from runner.ops.compare import Select
-from runner.ops.rows import Gather
+from runner.ops.elementwise.compare import Select
+from runner.ops.indexing.gather import Gather
 from runner.types import resolve_axes
 
 __all__ = [

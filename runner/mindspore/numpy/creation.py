@@ -22,13 +22,11 @@ from runner.mindspore.numpy.conversion import (
     tensor,
 )
 from runner.mindspore.ops.indexing import Unique
-from runner.ops.array import Concat, ExpandDims, Transpose
-from runner.ops.compare import Select
-from runner.ops.gather_elements import GatherD
-from runner.ops.handle import Identity
+from runner.ops.arrangement import Squeeze, Tile
+from runner.ops.array import Concat, ExpandDims, Identity, Transpose
+from runner.ops.elementwise.compare import Select
+from runner.ops.indexing.gather import Gather, GatherD
 from runner.ops.reduce import BroadcastTo
-from runner.ops.rows import Gather
-from runner.ops.split import Squeeze, Tile
 from runner.types import resolve_axes
 
 __all__ = [

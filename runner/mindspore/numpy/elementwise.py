@@ -23,7 +23,32 @@ from runner.mindspore.numpy.creation import broadcast_to, concatenate, expand_di
 from runner.mindspore.ops.reductions import ReduceAny
 from runner.ops import composite
 from runner.ops.activation import Tanh
-from runner.ops.compare import (
+from runner.ops.convolution.operators import Conv2D
+from runner.ops.elementwise.arithmetic import (
+    Abs,
+    Add,
+    Ceil,
+    Cos,
+    Exp,
+    Floor,
+    FloorDiv,
+    FloorMod,
+    IsFinite,
+    IsInf,
+    IsNan,
+    Log,
+    Mul,
+    Neg,
+    Pow,
+    RealDiv,
+    Reciprocal,
+    Sign,
+    Sin,
+    Sqrt,
+    Square,
+    Sub,
+)
+from runner.ops.elementwise.compare import (
     Equal,
     Greater,
     GreaterEqual,
@@ -38,15 +63,8 @@ from runner.ops.compare import (
     ReduceMax,
     ReduceMin,
 )
-from runner.ops.conv import Conv2D
-from runner.ops.cumulative_sum import CumSum
-from runner.ops.elementwise import Abs, Add, Exp, Log, Mul, Neg, Pow, RealDiv, Sign, Sqrt, Square, Sub
-from runner.ops.floor_division import FloorDiv, FloorMod
-from runner.ops.math import Cos, Floor, Reciprocal, Sin
-from runner.ops.reduce import ReduceMean, ReduceSum
-from runner.ops.rounding import Ceil, IsFinite, IsInf, IsNan
-from runner.ops.special import Expm1, Log1p
-from runner.ops.trigonometry import ACos, Acosh, Asin, Asinh, Atan, Atan2, Atanh, Cosh, Sinh, Tan
+from runner.ops.elementwise.functions import ACos, Acosh, Asin, Asinh, Atan, Atan2, Atanh, Cosh, Expm1, Log1p, Sinh, Tan
+from runner.ops.reduce import CumSum, ReduceMean, ReduceSum
 from runner.types import resolve_axes
 
 __all__ = [

@@ -7,18 +7,14 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.values import Tensor, Value
+from runner.ops.arrangement import Stack
 from runner.ops.array import Cast, Concat, Reshape, require
-from runner.ops.compare import GreaterEqual, Minimum, Select
 from runner.ops.composition import ComposedOperator
-from runner.ops.elementwise import Exp, Log
-from runner.ops.floor_division import FloorDiv, FloorMod
-from runner.ops.gather_elements import TopK
-from runner.ops.math import Floor
-from runner.ops.random_numbers import uniform
+from runner.ops.elementwise.arithmetic import Exp, Floor, FloorDiv, FloorMod, Log
+from runner.ops.elementwise.compare import GreaterEqual, Minimum, Select
+from runner.ops.indexing.gather import Gather, TensorScatterUpdate, TopK
+from runner.ops.random import uniform
 from runner.ops.reduce import ReduceSum
-from runner.ops.rows import Gather
-from runner.ops.scatter_nd import TensorScatterUpdate
-from runner.ops.split import Stack
 from runner.validation.arguments import flag, whole
 
 __all__ = ["LogUniformCandidateSampler", "RandomChoiceWithMask", "UniformCandidateSampler"]

@@ -19,12 +19,36 @@ from runner.mindspore.ops.python_values import (
     TupleToArray,
 )
 from runner.mindspore.ops.reductions import AddN
-from runner.ops.activation import Tanh
-from runner.ops.activation_smooth import FastGeLU
-from runner.ops.activation_variants import GeLU
-from runner.ops.array import Cast, ExpandDims, Reshape, Slice, Transpose
-from runner.ops.bits import BitwiseAnd, BitwiseOr, BitwiseXor, Invert
-from runner.ops.compare import (
+from runner.ops.activation import FastGeLU, GeLU, Tanh
+from runner.ops.arrangement import Eye, Fill, Range, Squeeze, Stack, Tile, Unstack
+from runner.ops.array import Cast, ExpandDims, Identity, Reshape, Slice, Transpose
+from runner.ops.effects import Print
+from runner.ops.elementwise.arithmetic import (
+    Abs,
+    Add,
+    BitwiseAnd,
+    BitwiseOr,
+    BitwiseXor,
+    Cos,
+    Exp,
+    Floor,
+    FloorDiv,
+    FloorMod,
+    Invert,
+    IsFinite,
+    IsNan,
+    Log,
+    Mul,
+    Neg,
+    Pow,
+    RealDiv,
+    Reciprocal,
+    Sin,
+    Sqrt,
+    Square,
+    Sub,
+)
+from runner.ops.elementwise.compare import (
     Equal,
     Greater,
     GreaterEqual,
@@ -40,22 +64,24 @@ from runner.ops.compare import (
     ReduceMin,
     Select,
 )
-from runner.ops.creation import Eye, Fill, Range
-from runner.ops.cumulative_sum import CumSum
-from runner.ops.elementwise import Abs, Add, Exp, Log, Mul, Neg, Pow, RealDiv, Sqrt, Square, Sub
-from runner.ops.floor_division import FloorDiv, FloorMod
-from runner.ops.gather_elements import GatherD, Sort
-from runner.ops.handle import Identity
-from runner.ops.math import Cos, Floor, Reciprocal, Sin
-from runner.ops.print.operator import Print
-from runner.ops.reduce import ReduceMean, ReduceSum
-from runner.ops.rounding import IsFinite, IsNan
-from runner.ops.rows import Gather
-from runner.ops.scatter_nd import GatherNd, ScatterNd, TensorScatterUpdate
-from runner.ops.special import Erf, Erfc, Expm1
-from runner.ops.split import Squeeze, Stack, Tile, Unstack
-from runner.ops.strided_slice import StridedSlice
-from runner.ops.trigonometry import ACos, Acosh, Asin, Asinh, Atan, Atan2, Atanh, Cosh, Sinh, Tan
+from runner.ops.elementwise.functions import (
+    ACos,
+    Acosh,
+    Asin,
+    Asinh,
+    Atan,
+    Atan2,
+    Atanh,
+    Cosh,
+    Erf,
+    Erfc,
+    Expm1,
+    Sinh,
+    Tan,
+)
+from runner.ops.indexing.gather import Gather, GatherD, GatherNd, ScatterNd, Sort, TensorScatterUpdate
+from runner.ops.indexing.slices import StridedSlice
+from runner.ops.reduce import CumSum, ReduceMean, ReduceSum
 
 __all__ = [
     "FastGelu",

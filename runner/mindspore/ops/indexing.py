@@ -13,11 +13,10 @@ from runner.core.precision import Needs
 from runner.core.values import Tensor, Value
 from runner.errors import ConfigError
 from runner.ops.array import Cast, ExpandDims, Reshape, Transpose, require
-from runner.ops.compare import Equal, GreaterEqual, Less, LogicalAnd, Select
 from runner.ops.composition import ComposedOperator, as_value, as_written, require_parameter
+from runner.ops.elementwise.compare import Equal, GreaterEqual, Less, LogicalAnd, Select
+from runner.ops.indexing.gather import Gather, ScatterReduce, UnsortedSegmentSum
 from runner.ops.reduce import nan_where
-from runner.ops.rows import Gather, UnsortedSegmentSum
-from runner.ops.scatter import ScatterReduce
 from runner.types import TensorType
 
 __all__ = [

@@ -5,15 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.core.values import Tensor, Value
-from runner.ops.activation_variants import Softplus
+from runner.ops.activation import Softplus
+from runner.ops.arrangement import Squeeze
 from runner.ops.array import ExpandDims, require
-from runner.ops.compare import Less, Maximum, Select
 from runner.ops.composition import ComposedOperator, require_floats
-from runner.ops.elementwise import Abs, Log, Sqrt, Square
-from runner.ops.gather_elements import GatherD
+from runner.ops.elementwise.arithmetic import Abs, Log, Sqrt, Square
+from runner.ops.elementwise.compare import Less, Maximum, Select
+from runner.ops.indexing.gather import Gather, GatherD
 from runner.ops.reduce import ReduceMean, ReduceSum
-from runner.ops.rows import Gather
-from runner.ops.split import Squeeze
 
 __all__ = [
     "BCEWithLogitsLoss",

@@ -9,16 +9,14 @@ from runner import dtype as dt
 from runner.core.lowering import Builder
 from runner.core.operators import primitive
 from runner.core.values import Value
+from runner.ops.arrangement import Squeeze
 from runner.ops.array import Cast, ExpandDims, require
-from runner.ops.compare import Equal, Greater, LogicalAnd
 from runner.ops.composition import ComposedOperator, as_tensors, as_value
-from runner.ops.elementwise import Add, Square
-from runner.ops.gather_elements import GatherD
+from runner.ops.elementwise.arithmetic import Add, IsFinite, Square
+from runner.ops.elementwise.compare import Equal, Greater, LogicalAnd
+from runner.ops.indexing.gather import GatherD, OneHot
 from runner.ops.matrices import MatMul
 from runner.ops.reduce import Argmax, Argmin, ReduceSum, Reduction
-from runner.ops.rounding import IsFinite
-from runner.ops.rows import OneHot
-from runner.ops.split import Squeeze
 from runner.types import TensorType
 
 __all__ = [

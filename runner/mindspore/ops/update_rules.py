@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from runner.core.operators import current, is_nested
 from runner.core.values import OPERATORS, Tensor, Value
-from runner.ops.compare import Greater, Maximum, Select
 from runner.ops.composition import ComposedOperator, require_parameter
-from runner.ops.elementwise import Abs, Exp, Pow, Sign, Sqrt, Square
+from runner.ops.elementwise.arithmetic import Abs, Exp, Pow, Sign, Sqrt, Square
+from runner.ops.elementwise.compare import Greater, Maximum, Select
 
 __all__ = [
     "ApplyAdaMax",

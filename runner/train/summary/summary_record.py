@@ -14,7 +14,7 @@ from runner.host import files
 from runner.host.console import LOG, note_once
 from runner.host.event_files import EventLog
 from runner.nn.cell import Cell
-from runner.ops.summary import NewestValues
+from runner.ops.effects import NewestValues
 from runner.train.summary.event_values import PLUGINS, is_image, table
 from runner.validation.arguments import flag, one_of, whole
 

@@ -15,8 +15,7 @@ import pytest
 from patience import PATIENCE
 
 from runner import dtype
-from runner.ops.print.file import PrintFile
-from runner.ops.print.screen import text
+from runner.ops.print_file import PrintFile, text
 
 PYTHON = os.environ.get("RUNNER_MINDSPORE_PYTHON")
 pytestmark = pytest.mark.skipif(not PYTHON, reason="RUNNER_MINDSPORE_PYTHON names no Python that has MindSpore")

@@ -7,8 +7,8 @@ from runner import Model, context, nn, ops, set_seed
 from runner.dataset import NumpySlicesDataset
 from runner.device import Device
 from runner.host.threads import kernel_threads
-from runner.ops.transforms.convolution import winograd_kernels
-from runner.ops.window import Windows
+from runner.ops.convolution.windows import Windows
+from runner.ops.convolution.winograd import winograd_kernels
 
 BOUND = 5e-6  # of the largest result; the direct products stay below 1e-6
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from runner.ops.transforms.winograd import POINTS, one_dimensional, winograd
+from runner.ops.convolution.winograd import POINTS, one_dimensional, winograd
 
 
 @pytest.mark.parametrize("tile", POINTS)

@@ -1,0 +1,190 @@
+"""Random choices: classes, permutations, channels to drop."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from runner import dtype as dt
+from runner.core.values import Tensor, Value
+from runner.ops.activation import Softmax
+from runner.ops.arrangement import known
+from runner.ops.array import Cast, Concat, ExpandDims, Reshape, require
+from runner.ops.composition import ComposedOperator, as_value, require_floats
+from runner.ops.elementwise.arithmetic import Abs, Exp, Floor, Log, Sqrt
+from runner.ops.elementwise.compare import (
+    GreaterEqual,
+    Less,
+    LogicalAnd,
+    LogicalNot,
+    LogicalOr,
+    Maximum,
+    Minimum,
+    Select,
+)
+from runner.ops.indexing.gather import Gather, Sort
+from runner.ops.matrices import MatMul
+from runner.ops.random import Random, full_shape, uniform
+from runner.ops.reduce import BroadcastTo, CumSum, ReduceSum
+from runner.types import Shape
+
+__all__ = ["Dropout2D", "Dropout3D", "Multinomial", "Poisson", "RandomCategorical", "Randperm"]
+
+
+def choices(probabilities: Value, count: int, *seeds: int) -> Value:
+    """`count` class numbers (Int32) for each row of probabilities with any sum: (..., C) to (..., count)."""
+    classes = probabilities.shape[-1]
+    rows = Reshape((-1, classes))(probabilities)
+    # Element k is the sum of the classes up to k.
+    sums = MatMul()(rows, Tensor(np.triu(np.ones((classes, classes), rows.dtype.numpy))))
+    number = len(rows)
+    draws = ExpandDims(2)(uniform((number, count), *seeds)) * Reshape((number, 1, 1))(ReduceSum(axis=1)(rows))
+    passed = GreaterEqual()(draws, Reshape((number, 1, classes))(sums))
+    # The last class also for a number that rounding has put above the sum.
+    inner = Tensor(np.arange(classes) < classes - 1)
+    chosen = ReduceSum(axis=2)(Cast(dt.int32)(passed) * Cast(dt.int32)(inner))
+    result: Value = Reshape((*probabilities.shape[:-1], count))(chosen)
+    return result
+
+
+@dataclass(frozen=True)
+class Multinomial(Random):
+    """`num_samples` class numbers (Int32) for each row of probabilities, with replacement: (C,) or (N, C) of floats."""
+
+    def compose(self, inputs: Any, num_samples: int) -> Value:
+        x = as_value(inputs)
+        require_floats(inputs=x)
+        require(x.ndim in (1, 2) and num_samples >= 1, "needs (C,) or (N, C)", inputs=x.type, num_samples=num_samples)
+        return choices(Cast(dt.float32)(x), num_samples, self.seed, self.seed2)
+
+
+@dataclass(frozen=True)
+class RandomCategorical(ComposedOperator):
+    """`num_sample` class numbers for each row of logits (N, C): operands logits, num_sample, seed."""
+
+    dtype: dt.DType = dt.int64
+
+    def compose(self, logits: Value, num_sample: int, seed: int = 0) -> Value:
+        require(logits.ndim == 2 and logits.dtype.is_float, "needs logits (N, C)", logits=logits.type)
+        made = choices(Softmax()(Cast(dt.float32)(logits)), int(known(num_sample, "num_sample")), int(seed))
+        result: Value = Cast(self.dtype)(made)
+        return result
+
+
+@dataclass(frozen=True)
+class Randperm(ComposedOperator):
+    """A random order of 0 to n - 1, then `pad` up to `max_length`: (max_length,). n must be known."""
+
+    max_length: int = 1
+    pad: int = -1
+    dtype: dt.DType = dt.int32
+
+    def compose(self, n: Any) -> Value:
+        count = int(np.ravel(known(n, "n"))[0])
+        require(0 <= count <= self.max_length, "n must be 0 to max_length", n=count, max_length=self.max_length)
+        rest = Tensor(np.full(self.max_length - count, self.pad, self.dtype.numpy))
+        if not count:
+            return rest
+        order = Cast(self.dtype)(Sort()(uniform((count,)))[1])
+        result: Value = Concat()(order, rest) if rest.size else order
+        return result
+
+
+@dataclass(frozen=True)
+class Dropout2D(ComposedOperator):
+    """Whole channels of x (N, C, H, W) kept with probability `keep_prob` and divided by it, else 0; and the Bool mask
+    of the kept elements."""
+
+    keep_prob: float = 0.5
+
+    def __post_init__(self) -> None:
+        allowed = "0 to 1"
+        require(0.0 <= self.keep_prob <= 1.0, "keep_prob out of range", given=self.keep_prob, allowed=allowed)
+
+    def compose(self, x: Value) -> tuple[Value, Value]:
+        axes = 4 if type(self) is Dropout2D else 5
+        require(x.ndim == axes and x.dtype.is_float, f"needs floats with {axes} axes", x=x.type)
+        kept = Less()(uniform((*x.shape[:2], *(1,) * (axes - 2))), self.keep_prob)
+        output: Value = x * Cast(x.dtype)(kept) / (self.keep_prob or 1.0)
+        return output, BroadcastTo(x.shape)(kept)
+
+
+@dataclass(frozen=True)
+class Dropout3D(Dropout2D):
+    """Whole channels of x (N, C, D, H, W) kept with probability `keep_prob` and divided by it, else 0; and the Bool
+    mask of the kept elements."""
+
+
+# Random counts: the Poisson distribution.
+#
+# Small means by inversion: as many as there are cumulated probabilities up to a uniform number. Others by the
+# transformed rejection of Hoermann ("The transformed rejection method for generating Poisson random variables", 1993).
+
+SMALL = 10.0  # means below it are drawn by inversion
+COUNTS = 48  # a count of that many or more, for a mean of 10, has a probability below 1e-16
+ATTEMPTS = 12  # of a rejection that accepts 80% and more: one element of 2 * 10**8 has none, and is its mean
+SMALL_LOGARITHMS = np.array([math.lgamma(k + 1) for k in range(10)])
+
+
+@dataclass(frozen=True)
+class Poisson(Random):
+    """Int32 numbers of the Poisson distribution, in the shape that `shape` and the Float32 means broadcast to."""
+
+    def compose(self, shape: Any, mean: Any) -> Value:
+        rate = as_value(mean)
+        require(rate.dtype.is_float, "means are floats", mean=rate.type)
+        full = full_shape(shape, rate)
+        wide = Cast(dt.float64)(rate)
+        few = Less()(wide, SMALL)
+        small = self._inverted(full, Minimum()(wide, SMALL))
+        large = self._accepted(full, Maximum()(wide, SMALL))
+        result: Value = Cast(dt.int32)(Select()(BroadcastTo(full)(few), small, large))
+        return result
+
+    def _inverted(self, shape: Shape, mean: Value) -> Value:
+        """How many cumulated probabilities are at most a uniform number: Float64."""
+        counts = np.arange(COUNTS, dtype=np.float64)
+        logarithms = np.array([math.lgamma(k + 1) for k in range(COUNTS)])
+        column = ExpandDims(-1)(mean)
+        terms = Exp()(Log()(Maximum()(column, 1e-300)) * Tensor(counts) - column - Tensor(logarithms))
+        lengths = (1,) * (len(shape) - mean.ndim)
+        cumulated = Reshape((*lengths, *mean.shape, COUNTS))(CumSum()(terms, -1))
+        draws = ExpandDims(-1)(Cast(dt.float64)(self.uniform(shape)))
+        passed = GreaterEqual()(draws, cumulated)
+        result: Value = ReduceSum(axis=-1)(Cast(dt.float64)(passed))
+        return result
+
+    def _accepted(self, shape: Shape, mean: Value) -> Value:
+        """The first accepted count: Float64."""
+        b = Sqrt()(mean) * 2.53 + 0.931
+        a = b * 0.02483 - 0.059
+        inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
+        certain = 0.9277 - 3.6224 / (b - 2.0)  # below it, what is not in the tails is accepted at once
+        log_mean = Log()(mean)
+        result: Value = BroadcastTo(shape)(Floor()(mean))
+        waits: Value = Tensor(np.ones(shape, bool))
+        for _ in range(ATTEMPTS):
+            u = Cast(dt.float64)(self.uniform(shape)) - 0.5
+            v = 1.0 - Cast(dt.float64)(self.uniform(shape))
+            us = Maximum()(0.5 - Abs()(u), 1e-9)
+            count = Floor()((a * 2.0 / us + b) * u + mean + 0.43)
+            safe = Maximum()(count, 0.0)
+            left = Log()(v * inverse_alpha / (a / (us * us) + b))
+            is_below = Less()(left, safe * log_mean - mean - _log_factorial(safe))
+            is_tail = LogicalAnd()(Less()(us, 0.013), Less()(us, v))
+            is_inner = LogicalAnd()(GreaterEqual()(us, 0.07), Less()(v, certain))
+            accepts = LogicalOr()(is_inner, LogicalAnd()(is_below, LogicalNot()(is_tail)))
+            fits = LogicalAnd()(accepts, GreaterEqual()(count, 0.0))
+            result = Select()(LogicalAnd()(waits, fits), safe, result)
+            waits = LogicalAnd()(waits, LogicalNot()(fits))
+        return result
+
+
+def _log_factorial(count: Value) -> Value:
+    """The logarithm of the factorial of whole numbers, Float64: from a table, or by Stirling's series."""
+    few = Gather(0)(Tensor(SMALL_LOGARITHMS), Cast(dt.int32)(Minimum()(count, 9.0)))
+    k: Value = Maximum()(count, 9.0)
+    series = (k + 0.5) * Log()(k) - k + 0.5 * math.log(2.0 * math.pi) + (1.0 / 12.0 - 1.0 / (360.0 * k * k)) / k
+    result: Value = Select()(Less()(count, 9.5), few, series)
+    return result

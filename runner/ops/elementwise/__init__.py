@@ -1,0 +1,1 @@
+"""Operators of one, two or three tensors, element by element."""

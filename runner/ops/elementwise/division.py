@@ -1,0 +1,245 @@
+"""Quotients and products of two operands with rules of their own for zeros, and other elementwise pairs."""
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from runner.core.lowering import Builder
+from runner.core.operators import Gradient, primitive
+from runner.core.precision import Needs
+from runner.core.values import Operand, Tensor, Value
+from runner.ops.elementwise.arithmetic import Binary, Log, RealDiv, Unary, nonzero
+from runner.ops.elementwise.compare import Comparison, Select
+from runner.ops.reduce import unbroadcast
+
+__all__ = [
+    "ApproximateEqual",
+    "Div",
+    "DivNoNan",
+    "MulNoNan",
+    "SquaredDifference",
+    "TruncateDiv",
+    "TruncateMod",
+    "Xdivy",
+    "Xlogy",
+]
+
+
+# Bases of elementwise functions whose gradient is the adjoint times a derivative that is written in operators.
+
+Slope = Callable[[], Operand]
+
+
+class Smooth(Unary):
+    """Base: a function of one operand; `slope` is its derivative."""
+
+    def slope(self, x: Value, y: Value) -> Value:
+        """The derivative at the operand x, whose result is y."""
+        raise NotImplementedError
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (douts[0] * self.slope(inputs[0], outputs[0]),)
+
+
+class SmoothBinary(Binary):
+    """Base: a function of two operands that are broadcast; `slopes` are its partial derivatives."""
+
+    def slopes(self, x: Value, y: Value, out: Value) -> tuple[Slope, Slope]:
+        """Functions that compute the derivatives with respect to x and y; `out` is the result."""
+        raise NotImplementedError
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        (x, y), dout = inputs, douts[0]
+        by_x, by_y = self.slopes(x, y, outputs[0])
+        return lambda: unbroadcast(dout * by_x(), x), lambda: unbroadcast(dout * by_y(), y)
+
+
+def without_zeros(y: Value) -> Value:
+    """The value with 1 in place of 0, a divisor whose quotient has a derivative where it is not selected."""
+    result: Value = Select()(y != 0.0, y, Tensor(1.0, y.dtype))
+    return result
+
+
+# Quotients and products of two operands with rules of their own for zeros, and other elementwise pairs.
+
+
+def truncated_quotient(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """x / y without the digits after the point; of whole numbers, 0 where y is 0."""
+    if x.dtype.kind == "f":
+        return np.asarray(np.trunc(x / y))
+    safe = np.where(y == 0, y.dtype.type(1), y)
+    with np.errstate(over="ignore"):  # lowest / -1 is lowest, as negation gives
+        quotient = (x - np.fmod(x, safe)) // safe
+    result: np.ndarray = np.where(y == 0, x.dtype.type(0), quotient)
+    return result
+
+
+def lower_truncated_quotient(b: Builder, x: str, y: str) -> str:
+    """`truncated_quotient` in ONNX. Processors trap on whole numbers / 0 and lowest / -1: neither is divided."""
+    dtype = b.type(x).dtype
+    if dtype.is_float:
+        quotient = b.node("Div", (x, y))
+        return b.node("Mul", (b.node("Sign", (quotient,)), b.node("Floor", (b.node("Abs", (quotient,)),))))
+    zero, one = b.const(np.array(0, dtype.numpy)), b.const(np.array(1, dtype.numpy))
+    is_zero = b.node("Equal", (y, zero))
+    if dtype.numpy.kind == "u":
+        quotient = b.node("Div", (x, b.node("Where", (is_zero, one, y))))
+    else:
+        is_minus_one = b.node("Equal", (y, b.const(np.array(-1, dtype.numpy))))
+        safe = b.node("Where", (b.node("Or", (is_zero, is_minus_one)), one, y))
+        quotient = b.node("Where", (is_minus_one, b.node("Sub", (zero, x)), b.node("Div", (x, safe))))
+    return b.node("Where", (is_zero, zero, quotient))
+
+
+@primitive
+class Div(SmoothBinary):
+    """x / y of floats; of whole numbers without the digits after the point, and 0 where y is 0."""
+
+    def slopes(self, x: Value, y: Value, out: Value) -> tuple[Slope, Slope]:
+        return lambda: 1.0 / y, lambda: -out / y
+
+    def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.asarray(x / y) if x.dtype.kind == "f" else truncated_quotient(x, y)
+
+    def lower(self, b: Builder, x: str, y: str) -> str:
+        return RealDiv().lower(b, x, y) if b.type(x).dtype.is_float else lower_truncated_quotient(b, x, y)
+
+
+@primitive
+class DivNoNan(SmoothBinary):
+    """x / y, and 0 where y is 0; whole numbers without the digits after the point."""
+
+    def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        if x.dtype.kind != "f":
+            return truncated_quotient(x, y)
+        zero = y == 0
+        return np.where(zero, x.dtype.type(0), x / np.where(zero, y.dtype.type(1), y))
+
+    def slopes(self, x: Value, y: Value, out: Value) -> tuple[Slope, Slope]:
+        safe = without_zeros(y)
+        return lambda: nonzero(y, 1.0 / safe), lambda: nonzero(y, -out / safe)
+
+    def lower(self, b: Builder, x: str, y: str) -> str:
+        if not b.type(x).dtype.is_float:
+            return lower_truncated_quotient(b, x, y)
+        zero = b.const(0.0, like=x)
+        return b.node("Where", (b.node("Equal", (y, zero)), zero, b.node("Div", (x, y))))
+
+
+@primitive
+class MulNoNan(SmoothBinary):
+    """x * y, and 0 where y is 0, even if x is infinite or NaN."""
+
+    floats_only: ClassVar = True
+
+    def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.asarray(np.where(y == 0, x.dtype.type(0), x * y))
+
+    def slopes(self, x: Value, y: Value, out: Value) -> tuple[Slope, Slope]:
+        return lambda: y, lambda: x
+
+    def lower(self, b: Builder, x: str, y: str) -> str:
+        zero = b.const(0.0, like=x)
+        return b.node("Where", (b.node("Equal", (y, zero)), zero, b.node("Mul", (x, y))))
+
+
+@primitive
+class Xdivy(SmoothBinary):
+    """x / y, and 0 where x is 0."""
+
+    floats_only: ClassVar = True
+
+    def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.where(x == 0, x.dtype.type(0), x / np.where(x == 0, y.dtype.type(1), y))
+
+    def slopes(self, x: Value, y: Value, out: Value) -> tuple[Slope, Slope]:
+        return lambda: nonzero(x, 1.0 / y), lambda: nonzero(x, -out / y)
+
+    def lower(self, b: Builder, x: str, y: str) -> str:
+        zero = b.const(0.0, like=x)
+        return b.node("Where", (b.node("Equal", (x, zero)), zero, b.node("Div", (x, y))))
+
+
+@primitive
+class Xlogy(SmoothBinary):
+    """x * log(y), and 0 where x is 0."""
+
+    needs: ClassVar = Needs.SINGLE
+    floats_only: ClassVar = True
+
+    def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.where(x == 0, x.dtype.type(0), x * np.log(np.where(x == 0, y.dtype.type(1), y)))
+
+    def slopes(self, x: Value, y: Value, out: Value) -> tuple[Slope, Slope]:
+        return lambda: nonzero(x, Log()(y)), lambda: nonzero(x, x / y)
+
+    def lower(self, b: Builder, x: str, y: str) -> str:
+        zero = b.const(0.0, like=x)
+        return b.node("Where", (b.node("Equal", (x, zero)), zero, b.node("Mul", (x, b.node("Log", (y,))))))
+
+
+@primitive
+class SquaredDifference(SmoothBinary):
+    """(x - y) * (x - y)."""
+
+    def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.asarray(np.square(x - y))
+
+    def slopes(self, x: Value, y: Value, out: Value) -> tuple[Slope, Slope]:
+        return lambda: (x - y) * 2.0, lambda: (y - x) * 2.0
+
+    def lower(self, b: Builder, x: str, y: str) -> str:
+        difference = b.node("Sub", (x, y))
+        return b.node("Mul", (difference, difference))
+
+
+@primitive
+class TruncateDiv(Binary):
+    """x / y without the digits after the point, and without a gradient; of whole numbers, 0 where y is 0."""
+
+    is_flat: ClassVar = True
+
+    def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return truncated_quotient(x, y)
+
+    def lower(self, b: Builder, x: str, y: str) -> str:
+        return lower_truncated_quotient(b, x, y)
+
+
+@primitive
+class TruncateMod(Binary):
+    """x - y * TruncateDiv(x, y), which has the sign of x; of whole numbers, 0 where y is 0."""
+
+    def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        if x.dtype.kind == "f":
+            return np.asarray(np.fmod(x, y))
+        return np.asarray(np.where(y == 0, x.dtype.type(0), np.fmod(x, np.where(y == 0, y.dtype.type(1), y))))
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        (x, y), dout = inputs, douts[0]
+        return lambda: unbroadcast(dout, x), lambda: unbroadcast(-(dout * TruncateDiv()(x, y)), y)
+
+    def lower(self, b: Builder, x: str, y: str) -> str:
+        if b.type(x).dtype.is_float:
+            return b.node("Mod", (x, y), fmod=1)
+        # Where y is 0 the whole of x would be left.
+        zero = b.const(np.array(0, b.type(x).dtype.numpy))
+        rest = b.node("Sub", (x, b.node("Mul", (lower_truncated_quotient(b, x, y), y))))
+        return b.node("Where", (b.node("Equal", (y, zero)), zero, rest))
+
+
+@primitive
+class ApproximateEqual(Comparison):
+    """Whether |x - y| is below `tolerance`."""
+
+    floats_only: ClassVar = True
+
+    tolerance: float = 1e-5
+
+    def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.asarray(np.abs(x - y) < x.dtype.type(self.tolerance))
+
+    def lower(self, b: Builder, x: str, y: str) -> str:
+        difference = b.node("Abs", (b.node("Sub", (x, y)),))
+        return b.node("Less", (difference, b.const(np.array(self.tolerance, b.type(x).dtype.numpy))))

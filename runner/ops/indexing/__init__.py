@@ -1,0 +1,1 @@
+"""Parts of tensors: slices, rows, scattered elements, and what Python writes as `x[...]`."""

@@ -1,0 +1,386 @@
+"""Random tensors: one operator that draws uniform numbers, and the distributions that are composed of it.
+
+The numbers are a hash of the seeds of the operator and of a counter, which follows from the global seed, the number of
+the step and that of the draw within it (`runner/ops/random.py`). So both modes and a resumed run draw the same
+numbers. They are not those of the reference.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
+from zlib import crc32
+
+import numpy as np
+
+from runner import dtype as dt
+from runner.communication.world import world
+from runner.core.lowering import Builder
+from runner.core.operators import Gradient, Primitive, current, primitive
+from runner.core.values import Operand, Parameter, Tensor, Value
+from runner.errors import ConfigError
+from runner.host import seed as host_seed
+from runner.ops.arrangement import known
+from runner.ops.array import Cast, require
+from runner.ops.composition import ComposedOperator, as_value, require_floats
+from runner.ops.elementwise.arithmetic import Abs, Cos, Floor, Log, Pow, Sign, Sqrt
+from runner.ops.elementwise.compare import Greater, Less, Select
+from runner.ops.reduce import BroadcastTo
+from runner.types import Shape, TensorType, broadcast
+
+__all__ = [
+    "Dropout",
+    "Gamma",
+    "StandardLaplace",
+    "StandardNormal",
+    "TruncatedNormal",
+    "UniformInt",
+    "UniformNumbers",
+    "UniformReal",
+]
+
+
+# Random numbers as a hash of a seed, a counter and the number of an element: the same in both modes and everywhere.
+#
+# In arithmetic of both numpy and ONNX: every product is below 2**63.
+
+MULTIPLIER = 0x45D9F3B
+MASK = 0xFFFFFFFF
+HALF = 1 << 16
+
+
+def stream_of(*seeds: int) -> int:
+    """A number for a sequence of seeds, 0 to 2**32 - 1; for one seed, its hash.
+
+    Hashed, because layers have consecutive seeds: one would draw at step 1 what the next one drew at step 0.
+    """
+    stream = 0
+    for seed in seeds:
+        stream = int(_hash(np.asarray((stream + seed) & MASK, np.int64)))
+    return stream
+
+
+def random_bits(stream: int, counter: np.ndarray, size: int) -> np.ndarray:
+    """`size` numbers from 0 to 2**32 - 1, as Int64; `counter` is an Int64 scalar."""
+    start = _hash(np.asarray((counter + stream) & MASK))
+    return _hash(np.arange(size, dtype=np.int64) ^ start)
+
+
+def lower_random_bits(b: Builder, stream: int, counter: str, size: int) -> str:
+    """`random_bits` in ONNX."""
+    counted = b.node("BitwiseAnd", (b.node("Add", (counter, b.const(stream))), b.const(MASK)))
+    # A Range, because a constant would make the model as large as its activations.
+    elements = b.node("Range", [b.const(np.asarray(n, np.int64)) for n in (0, size, 1)])
+    return _lower_hash(b, b.node("BitwiseXor", (elements, _lower_hash(b, counted))))
+
+
+def _hash(x: np.ndarray) -> np.ndarray:
+    for _ in range(2):
+        x = ((x ^ (x >> 16)) * MULTIPLIER) & MASK
+    return np.asarray(x ^ (x >> 16))
+
+
+def _lower_hash(b: Builder, x: str) -> str:
+    for _ in range(2):
+        mixed = b.node("BitwiseXor", (x, b.node("Div", (x, b.const(HALF)))))
+        x = b.node("BitwiseAnd", (b.node("Mul", (mixed, b.const(MULTIPLIER))), b.const(MASK)))
+    return b.node("BitwiseXor", (x, b.node("Div", (x, b.const(HALF)))))
+
+
+# The counter that random operators draw from: set before each step, increased by every draw.
+#
+# A draw hashes the seeds of its operator, the rank, and the counter. The counter begins each step of a training, each
+# event of its callbacks and each batch of an evaluation at a place that follows from the global seed and the number of
+# the step, so what these draw does not depend on what the process has executed before. Other calls of cells and
+# operators continue the counter.
+
+# Odd and near 2**32 divided by the golden ratio, so the places of N steps are at least 2**32 / (5 N) draws apart.
+STRIDE = 0x9E3779B1
+
+
+class RandomCounter:
+    """The counter of the process. `trainings` counts those that have begun since the seed was set."""
+
+    def __init__(self) -> None:
+        self.training = 0
+        self.parameter = Parameter(Tensor(0, dt.int64), "random_counter", requires_grad=False)
+        self.restart()
+
+    def restart(self) -> None:
+        """The state after a seed has been set."""
+        self.trainings, self._known = 0, WeakKeyDictionary[object, int]()
+        self._begin("call", 0)
+
+    def begin_training(self, owner: object, first_step: int) -> None:
+        """Begin a training of `owner`, or continue its last one, with step `first_step`."""
+        if not first_step or owner not in self._known:
+            self._known[owner] = self.trainings
+            self.trainings += 1
+        self.training = self._known[owner]
+        self.begin_event("begin", first_step)
+
+    def begin_step(self, number: int) -> None:
+        """Set the counter for a step of the training."""
+        self._begin("step", number, self.training)
+
+    def of_steps(self, first: int, count: int) -> np.ndarray:
+        """The values of the counter at the beginning of steps of the training: Int64 [count]."""
+        steps = np.arange(first, first + count, dtype=np.int64)
+        return (_origin(host_seed.get_seed(), "step", self.training) + steps * STRIDE) & MASK
+
+    def begin_event(self, event: str, steps: int) -> None:
+        """Set the counter for what callbacks draw in an event after so many steps."""
+        self._begin(event, steps, self.training)
+
+    def begin_batch(self, number: int) -> None:
+        """Set the counter for a batch of an evaluation."""
+        self._begin("evaluation", number)
+
+    @contextmanager
+    def preserved(self) -> Iterator[None]:
+        """Restore the counter at the end of the context."""
+        before, restore = (self.trainings, self.training, self._known), self.parameter.snapshot()
+        try:
+            yield
+        finally:
+            self.trainings, self.training, self._known = before
+            restore()
+
+    def _begin(self, purpose: str, number: int, training: int = 0) -> None:
+        place = _origin(host_seed.get_seed(), purpose, training) + number * STRIDE
+        self.parameter.replace_array(np.asarray(place & MASK, np.int64))
+
+
+def use_counter(*seeds: int) -> tuple[int, Value]:
+    """The stream of an operator with these seeds, and the counter, which is increased for this draw."""
+    counter, interpreter = COUNTER.parameter, current()
+    drawn = counter + 1
+    interpreter.assign(counter, drawn)
+    return stream_of(*seeds, world().rank), drawn
+
+
+@lru_cache(maxsize=64)
+def _origin(global_seed: int, purpose: str, training: int) -> int:
+    """The counter at step 0. Cached: hashing takes longer than the rest of a step's preparation."""
+    return stream_of(global_seed & MASK, global_seed >> 32, crc32(purpose.encode()), training)
+
+
+COUNTER = RandomCounter()
+host_seed.on_change(COUNTER.restart)
+
+
+# Random tensors: one operator that draws uniform numbers, and the distributions that are composed of it.
+
+STEP = 2.0**-24  # between the numbers: a float of 24 bits
+ATTEMPTS = 12  # of a rejection that accepts 95% and more: one element of 4 * 10**15 has none
+
+
+def uniform(shape: Any, *seeds: int) -> Value:
+    """Float32 numbers from 0 up to, not including, 1."""
+    lengths = (shape,) if isinstance(shape, int) else tuple(int(known(n, "shape")) for n in shape)
+    stream, counter = use_counter(*seeds)
+    result: Value = UniformNumbers(lengths, stream)(counter)
+    return result
+
+
+@primitive
+class UniformNumbers(Primitive):
+    """Numbers of `shape`, multiples of 2**-24 from 0 up to, not including, 1: a hash of stream, counter and place."""
+
+    computes: ClassVar = False
+    is_flat: ClassVar = True
+
+    shape: Shape = ()
+    stream: int = 0
+    dtype: dt.DType = dt.float32
+
+    def infer(self, counter: TensorType) -> TensorType:
+        is_scalar = counter.dtype is dt.int64 and counter.shape == ()
+        require(is_scalar, "the counter must be an Int64 scalar", counter=counter)
+        require(all(n >= 0 for n in self.shape), "lengths of axes are not negative", shape=self.shape)
+        return TensorType(self.dtype, self.shape)
+
+    def kernel(self, counter: np.ndarray) -> np.ndarray:
+        bits = random_bits(self.stream, counter, math.prod(self.shape))
+        numbers: np.ndarray = (bits >> 8).astype(self.dtype.numpy) * self.dtype.numpy.type(STEP)
+        return numbers.reshape(self.shape)
+
+    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+        return outputs[0].size
+
+    def lower(self, b: Builder, counter: str) -> str:
+        bits = lower_random_bits(b, self.stream, counter, math.prod(self.shape))
+        high = b.node("Cast", (b.node("Div", (bits, b.const(1 << 8))),), to=self.dtype)
+        return b.reshape(b.node("Mul", (high, b.const(np.array(STEP, self.dtype.numpy)))), self.shape)
+
+
+def full_shape(shape: Any, *parameters: Operand) -> Shape:
+    """The shape that a shape and the parameters of a distribution broadcast to."""
+    lengths = (shape,) if isinstance(shape, int) else tuple(int(known(n, "shape")) for n in shape)
+    values = [as_value(parameter) for parameter in parameters]
+    like = values[0].type
+    return broadcast(like.with_shape(*lengths), *(like.with_shape(*value.shape) for value in values))
+
+
+@dataclass(frozen=True)
+class Random(ComposedOperator):
+    """Base: two seeds, which distinguish the operators of a network."""
+
+    seed: int = 0
+    seed2: int = 0
+
+    def uniform(self, shape: Any) -> Value:
+        """Float32 numbers from 0 up to, not including, 1."""
+        return uniform(shape, self.seed, self.seed2)
+
+    def normal(self, shape: Any) -> Value:
+        """Float32 numbers of the normal distribution, up to 5.7 deviations from 0."""
+        radius = Sqrt()(Log()(1.0 - self.uniform(shape)) * -2.0)
+        result: Value = radius * Cos()(self.uniform(shape) * (2.0 * math.pi))
+        return result
+
+
+@dataclass(frozen=True)
+class UniformReal(Random):
+    """Float32 numbers of a shape, from 0 up to, not including, 1."""
+
+    def compose(self, shape: Any) -> Value:
+        return self.uniform(shape)
+
+
+@dataclass(frozen=True)
+class UniformInt(Random):
+    """Int32 numbers of a shape, from minval up to, not including, maxval."""
+
+    def compose(self, shape: Any, minval: Any, maxval: Any) -> Value:
+        low, high = Cast(dt.float32)(as_value(minval)), Cast(dt.float32)(as_value(maxval))
+        steps = Cast(dt.int32)(Floor()(self.uniform(shape) * (high - low)))
+        result: Value = steps + Cast(dt.int32)(low)
+        return result
+
+
+@dataclass(frozen=True)
+class StandardNormal(Random):
+    """Float32 numbers of a shape from the normal distribution with mean 0 and deviation 1."""
+
+    def compose(self, shape: Any) -> Value:
+        return self.normal(shape)
+
+
+@dataclass(frozen=True)
+class StandardLaplace(Random):
+    """Float32 numbers of a shape from the Laplace distribution with mean 0 and scale 1."""
+
+    def compose(self, shape: Any) -> Value:
+        centred = self.uniform(shape) - 0.5 + STEP / 2
+        result: Value = -Sign()(centred) * Log()(1.0 - 2.0 * Abs()(centred))
+        return result
+
+
+@dataclass(frozen=True)
+class TruncatedNormal(Random):
+    """Numbers of a shape from the normal distribution within two deviations."""
+
+    dtype: dt.DType = dt.float32
+
+    def compose(self, shape: Any) -> Value:
+        numbers = [self.normal(shape) for _ in range(ATTEMPTS // 2)]
+        result = numbers[0]
+        for other in numbers[1:]:
+            result = Select()(Less()(Abs()(result), 2.0), result, other)
+        within: Value = Select()(Less()(Abs()(result), 2.0), result, Tensor(0.0, dt.float32))
+        return Cast(self.dtype)(within) if self.dtype is not dt.float32 else within
+
+
+@dataclass(frozen=True)
+class Gamma(Random):
+    """Float32 numbers of the gamma distribution with shape alpha and scale beta, in the shape that `shape`, alpha and
+    beta broadcast to; their mean is alpha * beta."""
+
+    def compose(self, shape: Any, alpha: Any, beta: Any) -> Value:
+        shape_of, scale = as_value(alpha), as_value(beta)
+        require_floats(alpha=shape_of, beta=scale)
+        full = full_shape(shape, shape_of, scale)
+        # Below 1, a number of alpha + 1 times a uniform one to the power 1 / alpha.
+        is_small = Less()(shape_of, 1.0)
+        third = Select()(is_small, shape_of + 1.0, shape_of) - 1.0 / 3.0
+        accepted = self._accepted(full, third)
+        power = Pow()(1.0 - self.uniform(full), 1.0 / shape_of)
+        result: Value = Select()(is_small, accepted * power, accepted) * scale
+        return result
+
+    def _accepted(self, shape: Shape, third: Value) -> Value:
+        """By the method of Marsaglia and Tsang: third * (1 + x / sqrt(9 third)) ** 3 of the first accepted x."""
+        result: Value = BroadcastTo(shape)(third)
+        waits = Tensor(np.ones(shape, bool))
+        for _ in range(ATTEMPTS // 2):
+            x = self.normal(shape)
+            base = 1.0 + x / Sqrt()(third * 9.0)
+            cube = base * base * base
+            safe = Select()(Greater()(cube, 0.0), cube, Tensor(1.0, dt.float32))
+            bound = 0.5 * x * x + third * (1.0 - safe + Log()(safe))
+            accepts = Less()(Log()(1.0 - self.uniform(shape)), bound)
+            fits = Select()(Greater()(cube, 0.0), accepts, Tensor(np.zeros((), bool)))
+            result = Select()(waits, Select()(fits, third * safe, result), result)
+            waits = Select()(fits, Tensor(np.zeros((), bool)), waits)
+        return result
+
+
+# Dropout with a mask computed from a seed and a counter, the same in both modes.
+
+
+@primitive
+class Dropout(Primitive):
+    """x / keep_prob where a random number is below `keep_prob`, else 0; and the 0/1 mask.
+
+    The random numbers are a hash of the seeds, `counter` (an Int64 scalar) and element number, so that a step can be
+    repeated in either mode and on any device. Without a counter, as in the reference, `Dropout(keep_prob)(x)` uses that
+    of all random operators (`runner/ops/random.py`).
+    """
+
+    keep_prob: float = 0.5
+    Seed0: int = 0
+    Seed1: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.keep_prob <= 1.0:
+            raise ConfigError("keep_prob out of range", given=self.keep_prob, allowed="above 0, at most 1")
+
+    def __call__(self, *operands: Any) -> Any:
+        if len(operands) != 1:
+            return super().__call__(*operands)
+        stream, counter = use_counter(self.Seed0, self.Seed1)
+        return dataclasses.replace(self, Seed0=stream, Seed1=0)(operands[0], counter)
+
+    def infer(self, x: TensorType, counter: TensorType) -> tuple[TensorType, TensorType]:
+        require(x.dtype.is_float, "needs floats", x=x)
+        require(
+            counter.dtype is dt.int64 and counter.shape == (), "the counter must be an Int64 scalar", counter=counter
+        )
+        return x, x
+
+    def kernel(self, x: np.ndarray, counter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        numbers = random_bits(self._stream, counter, x.size)
+        mask = (numbers < self._limit).astype(x.dtype).reshape(x.shape)
+        return x * mask * np.asarray(1.0 / self.keep_prob, x.dtype), mask
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return douts[0] * outputs[1] * (1.0 / self.keep_prob), None
+
+    def lower(self, b: Builder, x: str, counter: str) -> tuple[str, str]:
+        numbers = lower_random_bits(b, self._stream, counter, b.type(x).size)
+        kept = b.node("Less", (numbers, b.const(self._limit)))
+        mask = b.reshape(b.node("Cast", (kept,), to=b.type(x).dtype), b.type(x).shape)
+        return b.node("Mul", (b.node("Mul", (x, mask)), b.const(1.0 / self.keep_prob, like=x))), mask
+
+    @property
+    def _stream(self) -> int:
+        return stream_of(self.Seed0, self.Seed1) if self.Seed1 else stream_of(self.Seed0)
+
+    @property
+    def _limit(self) -> int:
+        return round(self.keep_prob * (MASK + 1))
