@@ -91,7 +91,7 @@ THIRD_PARTIES = {
     "tensorboardX": {"runner.host.event_files"},
     "mlflow": {"runner.experiment.tracking.mlflow"},
     "optuna": {"runner.experiment.sweep.optuna_study"},
-    "PIL": {"runner.dataset.vision.pillow"},
+    "PIL": {"runner.dataset.vision.image"},
     "mindspore": {"runner.mindspore.dataset.records"},
     "pandas": {"runner.report.notebook.metric_table"},
     "torch": set(),

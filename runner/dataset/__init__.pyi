@@ -1,14 +1,11 @@
 from runner.dataset import transforms as transforms, vision as vision
 from runner.dataset.batches import *
 from runner.dataset.formats.download import *
-from runner.dataset.memory_sources import *
 from runner.dataset.pipeline import *
 from runner.dataset.preprocessing import *
-from runner.dataset.readers.array_preprocessing import *
-from runner.dataset.readers.csv_table import *
+from runner.dataset.readers.arrays import *
+from runner.dataset.readers.csv import *
 from runner.dataset.readers.image_folder import *
-from runner.dataset.readers.npz_arrays import *
-from runner.dataset.readers.stored_preprocessing import *
 from runner.dataset.samplers import *
 from runner.dataset.sources import *
 from runner.mindspore.dataset import config as config

@@ -5,22 +5,152 @@ A built-in dataset is a class in `sources.py` and its entry in `CATALOG`, as in 
 
 import importlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, Self, get_args
 
-import runner.dataset.formats.idx as idx
+import numpy as np
+
+import runner.dataset.formats.mnist_cifar as mnist_cifar
 from runner import dtype as dt, register
+from runner.dataset.column import Column
 from runner.dataset.formats.download import MIRROR, download_mnist
+from runner.dataset.order import SourceOrder
 from runner.dataset.pipeline import Dataset
-from runner.dataset.readers.arguments import Split
-from runner.dataset.readers.catalog_images import IMAGE, CatalogImages
+from runner.dataset.preprocessing import Preprocessing
+from runner.dataset.readers.image_file import decode, read_header
 from runner.dataset.sources import Cifar10Dataset, DigitsDataset, MnistDataset, SyntheticDataset
-from runner.dataset.transforms.c_transforms.labels import TypeCast
+from runner.dataset.transforms.labels import TypeCast
+from runner.dataset.transforms.transform import Transform
+from runner.dataset.vision.array_transforms import HWC2CHW, Normalize, Rescale, Resize
+from runner.dataset.vision.augment import crop_and_flip
+from runner.dataset.vision.image import MAX_SIDE
 from runner.errors import ConfigError
+from runner.host.json import StoredValues
+from runner.host.machine import require_memory
+from runner.validation.arguments import finite_number, one_of
+from runner.validation.paths import ALLOWED, path_problem
 from runner.validation.rules import MAX_COUNT, Frozen, Rule
+
+__all__ = ["CatalogImages"]
+
+
+# Checks of the arguments that the readers share. Each raises ConfigError with the argument, its value and a repair.
+
+MAX_SEED = 2**32 - 1  # of numpy's RandomState
+
+Split = Literal["train", "test"]
+SPLITS: tuple[Split, ...] = get_args(Split)
+Task = Literal["auto", "classification", "regression"]
+Fraction = Annotated[float | None, Rule(above=0, below=1)]
+Seed = Annotated[int, Rule(low=0, high=MAX_SEED)]
+
+
+def checked_split(split: str) -> str:
+    """The name of a split."""
+    one_of({}, SPLITS, split=split)
+    return split
+
+
+def data_path(name: str, value: Path | str | None, meaning: str) -> Path:
+    """A path that is required, `~` expanded; `meaning` says of what."""
+    if not isinstance(value, str | Path) or not str(value):
+        raise ConfigError(f"{name} is missing", argument=name, allowed=meaning, repair=f"set {name}")
+    if problem := path_problem(str(value)):
+        raise ConfigError(problem, argument=name, value=repr(str(value)), allowed=ALLOWED)
+    return Path(value).expanduser()
+
+
+def require_files(paths: Sequence[Path]) -> None:
+    """At least one file to read."""
+    if not paths:
+        raise ConfigError("no files", argument="paths", repair="name the files to read")
+
+
+def fraction(value: float | None) -> float:
+    """The part of the rows in the test split."""
+    number = finite_number("test_fraction", value)
+    if not 0.0 < number < 1.0:
+        raise ConfigError("not a part of the data", argument="test_fraction", value=value, allowed="above 0, below 1")
+    return number
+
+
+def one_way_to_split(fixed: bool, test_fraction: float | None, ways: str, fixed_by: str) -> None:
+    """Either the files are already divided, or `test_fraction` divides the rows."""
+    if fixed and test_fraction is not None:
+        repair = f"omit test_fraction, or {fixed_by}"
+        rows = {"argument": "test_fraction", "value": test_fraction, "repair": repair}
+        raise ConfigError("the data already have a test split", **rows)
+    if not fixed and test_fraction is None:
+        repair = f"set test_fraction, for example 0.2, or {ways}"
+        raise ConfigError("the data have no test split", argument="test_fraction", value=None, repair=repair)
+
+
+# Images as the built-in datasets prepare them: those of the datasets, and new files for a trained network.
+
+# Mean and standard deviation of the training images, as in the reference's examples of the two datasets.
+NORMALIZATIONS: dict[str, Transform] = {
+    "mnist": Rescale(1 / 0.3081, -1 * 0.1307 / 0.3081),
+    "cifar10": Normalize((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
+}
+IMAGE = "image"
+
+
+class CatalogImages(Preprocessing):
+    """Images of any size as Float32 [channels, image_size, image_size], resized by `vision.Resize`, scaled to 0..1.
+
+    `normalization` is one of NORMALIZATIONS; None: values stay 0 to 1.
+    """
+
+    def __init__(self, image_size: int, channels: int, normalization: str | None) -> None:
+        self.image_size, self.channels, self.normalization = image_size, channels, normalization
+
+    def transforms(self, augment: bool = False) -> list[Transform]:
+        """From bytes [H, W, channels] to the network's input."""
+        steps: list[Transform] = [Resize((self.image_size, self.image_size))]
+        if augment:
+            steps += crop_and_flip(self.image_size)
+        steps.append(Rescale(1.0 / 255.0, 0.0))
+        if self.normalization is not None:
+            steps.append(NORMALIZATIONS[self.normalization])
+        return [*steps, HWC2CHW()]
+
+    def read(self, paths: Sequence[Path]) -> Dataset:
+        """The images in these files: column `image`. Raises DataError for a file that is no image."""
+        require_files(paths)
+        for path in paths:
+            read_header(path)
+        data = self.from_pixels(decode(path, None, self.channels)[np.newaxis] for path in paths)
+        data.row_names = [str(path) for path in paths]
+        return data
+
+    def from_pixels(self, stacks: Iterable[np.ndarray]) -> Dataset:
+        """The images in stacks of bytes [N, H, W, channels], each with its own height and width."""
+        resize = self.transforms()[0]
+        resized = [resize(stack) for stack in stacks]
+        count = sum(map(len, resized))
+        require_memory(4 * count * self.channels * self.image_size**2, images=count, image_size=self.image_size)
+        data = Dataset([Column(IMAGE, np.concatenate(resized))], SourceOrder(count)).map(self.transforms(), IMAGE)
+        data.preprocessing = self
+        return data
+
+    def as_json(self) -> dict[str, Any]:
+        """The values of the constructor."""
+        values = {"image_size": self.image_size, "channels": self.channels, "normalization": self.normalization}
+        return {"reader": "catalog", **values}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """The preprocessing from the result of `as_json`. Raises DataError for any other values."""
+        stored = StoredValues(values)
+        name = values.get("normalization")
+        stored.require(name is None or name in tuple(NORMALIZATIONS), "normalization", ", ".join(NORMALIZATIONS))
+        return cls(stored.whole("image_size", 1, MAX_SIDE), stored.whole("channels", 1, 3), name)
+
+
+# The datasets that come with runner, registered for configs, and the batches of any dataset.
 
 MAX_IMAGE_SIZE = 4096
 NUM_CLASSES = 10  # of every built-in dataset
@@ -45,7 +175,7 @@ class DatasetEntry(Frozen):
 
 
 def _download_mnist(folder: Path, url: str | None) -> None:
-    if any(idx.split_files(folder, name) is None for name in idx.PREFIXES):
+    if any(mnist_cifar.split_files(folder, name) is None for name in mnist_cifar.PREFIXES):
         download_mnist(folder, url or MIRROR)
 
 

@@ -11,10 +11,10 @@ from functools import cached_property
 import numpy as np
 
 from runner import dtype as dt
-from runner.dataset.row_source import RowSource, source_type
-from runner.dataset.samples.samples import SampleColumn, Shared
+from runner.dataset.element_types import RowSource, converted, source_type, target_type
+from runner.dataset.order import Visits
+from runner.dataset.samples import SampleColumn, Shared
 from runner.dataset.transforms.transform import Affine, RandomTransform, Transform
-from runner.dataset.visits import Visits
 from runner.errors import ConfigError
 from runner.types import TensorType
 
@@ -222,3 +222,24 @@ def _equal_on_bytes(fused: Affine, first: Affine, second: Affine) -> bool:
     every_byte = np.arange(256, dtype=np.uint8).reshape(-1, *[1] * max(first.scale.ndim, second.scale.ndim))
     expected = second(first(every_byte))
     return bool(np.abs(fused(every_byte) - expected).max() <= TOLERANCE * max(1.0, float(np.abs(expected).max())))
+
+
+# Rows with values that networks cannot compute with, such as large Int64 numbers; scripts read them all the same.
+
+
+class WideRows(RowSource):
+    """Rows of an array [N, ...]; they are converted when a network uses them."""
+
+    def __init__(self, name: str, values: np.ndarray) -> None:
+        super().__init__(TensorType(dt.of(target_type(name, values)), values.shape))
+        self._name, self._values = name, values
+
+    def take(self, rows: np.ndarray, axis: int = 0) -> np.ndarray:
+        """Raises ConfigError, with the number of the row, for a number that does not fit."""
+        to = self.type.dtype.numpy
+        made = [converted(self._name, self._values[row : row + 1], to, int(row)) for row in rows]
+        return np.concatenate(made) if made else np.empty((0, *self.type.shape[1:]), to)
+
+    def contents(self) -> Iterator[bytes]:
+        """The bytes of each row."""
+        return (row.tobytes() for row in self._values)

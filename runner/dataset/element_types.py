@@ -1,10 +1,14 @@
 """The element types that arrays of users have in a dataset: Float64 becomes Float32 and Int64 becomes Int32."""
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
 import numpy as np
 
 from runner import dtype as dt
 from runner.errors import ConfigError
 from runner.host.machine import require_memory
+from runner.types import TensorType
 
 NARROW = {("f", 8): np.dtype(np.float32), ("i", 8): np.dtype(np.int32)}
 CHARACTERS = "?bBhHiIlLqQefd"  # of numpy's types that tensors have
@@ -65,3 +69,39 @@ def converted(column: str, values: np.ndarray, to: np.dtype, first: int) -> np.n
         allowed = f"{limits.min} to {limits.max}, the numbers of {dt.of(to)}"
         raise OutOfRange("a number does not fit its element type", **rows, allowed=allowed)
     return result
+
+
+# `RowSource`: the values of a column that are read when they are used, such as images decoded from their files.
+#
+# An array in memory (or a `numpy.memmap`) is the other kind of source; both have `take`, `nbytes` and a length.
+
+
+class RowSource(ABC):
+    """Rows of one type. A row has the same values whenever it is read; several threads read at the same time.
+
+    `type` is that of all rows, [N, ...].
+    """
+
+    def __init__(self, kind: TensorType) -> None:
+        self.type = kind
+
+    def __len__(self) -> int:
+        return self.type.shape[0]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all rows when they are in memory."""
+        return self.type.nbytes
+
+    @abstractmethod
+    def take(self, rows: np.ndarray, axis: int = 0) -> np.ndarray:
+        """These rows, [len(rows), ...] in new memory; `axis` is always 0, as in the call for an array."""
+
+    @abstractmethod
+    def contents(self) -> Iterator[bytes]:
+        """What determines the values, in pieces, for a fingerprint: the bytes of each file."""
+
+
+def source_type(source: np.ndarray | RowSource) -> TensorType:
+    """The type of all rows, [N, ...]."""
+    return source.type if isinstance(source, RowSource) else TensorType.of(source)

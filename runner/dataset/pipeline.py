@@ -2,26 +2,607 @@
 
 Operations that keep rows apart (`map`, `shuffle`, `repeat`, `take`, the first `batch`) keep columns and order apart, so
 that arrays are transformed at once and sinks can hold them. The others read the items of the dataset so far as samples
-that are computed when they are used (`runner/dataset/samples/`): the same promises, but Python runs for each item.
+that are computed when they are used (`runner/dataset/`): the same promises, but Python runs for each item.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self, cast
+import builtins
+import hashlib
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, count, pairwise
+from types import MappingProxyType
+from typing import Any, Self, TypeVar, cast
 
-from runner.dataset.arrangement import Names
+import numpy as np
+
+from runner import ops  # noqa: F401  registers the arithmetic of the tensors that iterators return
+from runner.core.values import Tensor
 from runner.dataset.column import Column
-from runner.dataset.conditions import Synchronized
-from runner.dataset.order import Batched, Order, SourceOrder, VariedBatches
-from runner.dataset.row_events import DSCallback, row_events
-from runner.dataset.samples.batch import Batches, BatchInfo, BatchMap, Buckets, padding_of, replaced
-from runner.dataset.samples.buckets import bucket_arguments
-from runner.dataset.samples.items import Chain, FlatMapped, Items, Zipped, columns_of, filtered
-from runner.dataset.samples.map import described, mapped, operations_of
-from runner.dataset.samples.samples import Sample, Samples
-from runner.errors import ConfigError
+from runner.dataset.element_types import RowSource
+from runner.dataset.operations import (
+    Batches,
+    BatchInfo,
+    BatchMap,
+    Buckets,
+    Chain,
+    FlatMapped,
+    Items,
+    Zipped,
+    bucket_arguments,
+    columns_of,
+    described,
+    filtered,
+    mapped,
+    operations_of,
+    padding_of,
+    replaced,
+    split_sizes,
+)
+from runner.dataset.order import (
+    NO_VISIT,
+    Batched,
+    DerivedOrder,
+    Divided,
+    Endless,
+    Order,
+    Part,
+    Repeated,
+    Shuffled,
+    SourceOrder,
+    VariedBatches,
+    Visits,
+)
+from runner.dataset.prefetch import (
+    DSCallback,
+    EpochIterator,
+    RowEvents,
+    default_workers,
+    epoch_limit,
+    prefetch_batches,
+    row_events,
+    threads_for,
+    worker_count,
+)
+from runner.dataset.samplers import Sampled, each_row_once, with_child
+from runner.dataset.samples import Sample, Samples, Shared
+from runner.dataset.transforms.transform import Transform
+from runner.errors import ConfigError, known_names
+from runner.types import TensorType
 from runner.validation.arguments import as_list, flag, whole_number
+from runner.validation.keywords import KeywordNames
 
 __all__ = ["Dataset", "zip"]
+
+
+# What is known of a dataset beside its values.
+
+
+class ClassCount(int):
+    """A number of classes, which scripts of the reference call: `dataset.num_classes()`."""
+
+    def __call__(self) -> int:
+        """The number."""
+        return int(self)
+
+
+class Described(KeywordNames):
+    """Attributes of a dataset that may be assigned; datasets derived from it keep them."""
+
+    row_names: Sequence[str] | None = None  # of the rows of the source: where each was read, such as its file
+    preprocessing: Any = None  # `Preprocessing`: reads new files as the inputs of this dataset
+    row_events: tuple[RowEvents, ...] = ()  # of the callbacks of `map`
+    _indexing: dict[str, int] | None = None  # numbers of classes by name, where they are not those of `class_names`
+    conditions: Mapping[str, Any] = MappingProxyType({})  # of `sync_wait`: functions by name
+    _class_names: tuple[str, ...] | None = None
+    _num_classes: int | None = None
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """Names of the target's classes, in the order of their numbers."""
+        return self._class_names
+
+    @class_names.setter
+    def class_names(self, names: Sequence[str] | None) -> None:
+        if names is None:
+            self._class_names = None
+        elif isinstance(names, list | tuple) and names and all(isinstance(name, str) for name in names):
+            self._class_names = tuple(names)
+        else:
+            raise ConfigError("not a list of names", argument="class_names", value=repr(names), allowed="texts")
+
+    @property
+    def num_classes(self) -> ClassCount | None:
+        """Number of classes of the target; by default that of `class_names`."""
+        count = len(self.class_names) if self._num_classes is None and self.class_names else self._num_classes
+        return None if count is None else ClassCount(count)
+
+    @num_classes.setter
+    def num_classes(self, count: int | None) -> None:
+        self._num_classes = None if count is None else whole_number("num_classes", count, 1)
+
+    def described_as(self, other: "Described") -> Self:
+        """This dataset, with the description of another one."""
+        self._class_names, self.row_names, self._num_classes = other.class_names, other.row_names, other._num_classes
+        self.preprocessing, self.conditions = other.preprocessing, other.conditions
+        self.row_events, self._indexing = other.row_events, other._indexing
+        return self
+
+
+# `Pipeline`: columns of values, and the order in which their rows are visited.
+#
+# The two are separate: `visits(epoch)` returns the visits of every batch of an epoch (`runner/dataset/order.py`), and
+# `fetch(visits)` the values of any visits. Both are stateless, so a run can start at any batch of any epoch, with any
+# number of workers.
+
+Batch = tuple[np.ndarray, ...]  # an array for each column
+
+
+class Pipeline(Described):
+    """Batches, or single samples, at any position of any epoch."""
+
+    queue_observer: Callable[[int], object] | None = None  # called with the queue length at each request of a batch
+
+    def __init__(self, columns: Sequence[Column], order: Order, num_parallel_workers: int | None = None) -> None:
+        self._columns = tuple(columns)
+        self._order = order
+        self._workers = num_parallel_workers
+
+    @property
+    def is_even(self) -> bool:
+        """False if this is a part (`divided`) of batches whose parts differ in size."""
+        return self._order.is_even
+
+    def visits(self, epoch: int) -> np.ndarray | list[np.ndarray]:
+        """Visits of each batch of an epoch: int64 [steps, batch], or a list of [<= batch] if the last one is short."""
+        visits = self._order.visits(whole_number("epoch", epoch, 0)).reshape(self._order.count, -1)
+        filled = visits != NO_VISIT
+        return visits if filled.all() else [row[full] for row, full in builtins.zip(visits, filled, strict=True)]
+
+    def visits_from(self, step: int) -> Iterator[np.ndarray]:
+        """Visits of the batch of a step (from 0) and of all later steps, without end."""
+        epoch, start = divmod(step, self.get_dataset_size())
+        while True:
+            yield from self._observed(epoch, self.visits(epoch)[start:])
+            epoch, start = epoch + 1, 0
+
+    def rows(self, visits: np.ndarray) -> np.ndarray:
+        """The source rows of visits, int64 of the same shape."""
+        return visits % len(self._columns[0].source)
+
+    def order(self, epoch: int) -> np.ndarray:
+        """Source rows in the order of an epoch, int64 [rows]."""
+        visits = self._order.visits(whole_number("epoch", epoch, 0))
+        return self.rows(np.extract(visits != NO_VISIT, visits))
+
+    def batches(self, epoch: int) -> np.ndarray | list[np.ndarray]:
+        """Source rows of each batch of an epoch, in the form that `visits` has."""
+        visits = self.visits(epoch)
+        return self.rows(visits) if isinstance(visits, np.ndarray) else [self.rows(batch) for batch in visits]
+
+    def fetch(self, visits: np.ndarray) -> Batch:
+        """The samples of each column for any visits, each [len(visits), ...]. Thread-safe.
+
+        Source rows are the visits of the first pass; the pass affects random transforms and functions only. The
+        element types are those that networks compute with. Where the items are batches that are computed as a whole,
+        the visit of one gives it as it is.
+        """
+        return self._fetched(visits, Column.fetch)
+
+    def fetch_exact(self, visits: np.ndarray) -> Batch:
+        """As `fetch`, in the element types that scripts see."""
+        return self._fetched(visits, Column.fetch_exact)
+
+    def _fetched(self, visits: np.ndarray, fetch: Callable[[Column, Visits, Shared], np.ndarray]) -> Batch:
+        decoded = Visits.of(visits, len(self._columns[0].source))
+        shared: Shared = {}
+        arrays = tuple(fetch(column, decoded, shared) for column in self._columns)
+        return tuple(array[0] for array in arrays) if self.has_whole_batches else arrays
+
+    @property
+    def has_whole_batches(self) -> bool:
+        """Whether an item is a batch that is computed as a whole, such as by a map after `batch`."""
+        return self._order.batch_size is None and self._order.item_rows is not None
+
+    def prepared(self, visits: Iterable[np.ndarray]) -> Generator[Batch, None, None]:
+        """The batches of these visits, in order, prefetched by `threads` threads.
+
+        The threads end with the generator, at the latest when it is closed.
+        """
+        return self._prefetch(self.fetch, visits)
+
+    def compact(self) -> tuple[np.ndarray | RowSource, ...]:
+        """All source rows of each column as cached (images: bytes), read-only.
+
+        `remaining` has the transforms from these rows to samples; a device can hold arrays in this form.
+        """
+        return tuple(column.compact for column in self._columns)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns: names, source arrays and transforms."""
+        return self._columns
+
+    @property
+    def remaining(self) -> dict[str, tuple[Transform, ...]]:
+        """For each column, the transforms from rows of `compact()` to the samples of a batch."""
+        return {column.name: column.remaining for column in self._columns}
+
+    def read(self, epoch: int, start: int = 0) -> Generator[Batch, None, None]:
+        """The batches of an epoch from number `start` on, prefetched as by `prepared`.
+
+        Without `batch` the items are single samples, without a batch axis.
+        """
+        visits = self.visits(epoch)[whole_number("start", start, 0) :]
+        return self._prefetch(self._single(self.fetch), self._observed(epoch, visits))
+
+    def read_exact(self, epoch: int) -> Generator[Batch, None, None]:
+        """The items of an epoch as `read`, in the element types that scripts see."""
+        return self._prefetch(self._single(self.fetch_exact), self._observed(epoch, self.visits(epoch)))
+
+    def _observed(self, epoch: int, visits: Iterable[np.ndarray]) -> Iterable[np.ndarray]:
+        """The visits of an epoch, with the events of its beginning and end for the callbacks of maps."""
+        return self._with_events(epoch, visits) if self.row_events else visits
+
+    def _with_events(self, epoch: int, visits: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        for column in self._columns:
+            _ = column.exact  # what determines the types of rows is no step
+        for events in self.row_events:
+            events.epoch_begin(epoch)
+        yield from visits
+        for events in self.row_events:
+            events.epoch_end()
+
+    def _single(self, fetch: Callable[[np.ndarray], Batch]) -> Callable[[np.ndarray], Batch]:
+        if self._order.batch_size is not None or self.has_whole_batches:
+            return fetch
+        return lambda visit: tuple(array[0, ...] for array in fetch(visit))
+
+    def get_dataset_size(self) -> int:
+        """Batches in an epoch (rows, without `batch`); at least 1."""
+        return self._order.count
+
+    def get_batch_size(self) -> int:
+        """Rows in a full batch; 1 without `batch`."""
+        return self._order.batch_size or self._order.item_rows or 1
+
+    def get_repeat_count(self) -> int:
+        """Passes over the source in one epoch."""
+        return self._order.repeats
+
+    def get_col_names(self) -> list[str]:
+        """Names of the columns, in the order of `fetch`."""
+        return [column.name for column in self._columns]
+
+    def column_types(self) -> list[TensorType]:
+        """The type of each column in the first batch (without `batch`: of a sample)."""
+        rows = self._rows_of_first()
+        return [column.sample.with_shape(*rows, *column.sample.shape) for column in self._columns]
+
+    def _rows_of_first(self) -> tuple[int, ...]:
+        """The number of rows of the first batch; nothing without `batch`."""
+        return () if self._order.batch_size is None else (int((self._order.visits(0)[0] != NO_VISIT).sum()),)
+
+    def fingerprint(self) -> str:
+        """sha256 (hex) of the source's columns: names, types, shapes and values, before any transform."""
+        digest = hashlib.sha256()
+        for column in self._columns:
+            column.fingerprint(digest)
+        return digest.hexdigest()
+
+    def _prefetch(
+        self, fetch: Callable[[np.ndarray], Batch], visits: Iterable[np.ndarray]
+    ) -> Generator[Batch, None, None]:
+        self.compact()  # computed once here, not by every worker at the same time
+        return prefetch_batches(fetch, visits, self.threads, self.queue_observer)
+
+    @property
+    def threads(self) -> int:
+        """Number of threads that prepare batches; 0: the caller prepares them, when they are requested."""
+        if self.conditions or self.row_events:
+            return 0
+        if any(isinstance(column.source, RowSource) for column in self._columns):
+            return (
+                self._workers or default_workers() or 1
+            )  # reading and decoding files takes longer than handing over a batch
+        values = sum(column.sample.size * (1 + len(column.remaining)) for column in self._columns)
+        return threads_for(self._workers, self.get_batch_size() * values)
+
+
+# What scripts read of a dataset: iterators over its epochs, and the facts that the reference's datasets state.
+
+T = TypeVar("T")
+
+
+class Iterated(Pipeline):
+    """A pipeline with the reference's iterators."""
+
+    def create_tuple_iterator(
+        self,
+        columns: str | Sequence[str] | None = None,
+        num_epochs: int = -1,
+        output_numpy: bool = False,
+        do_copy: bool = True,
+    ) -> EpochIterator[list[Any]]:
+        """Items as lists of Tensors, or of arrays; each `for` loop over the iterator is one epoch, from epoch 0 on.
+
+        `columns` selects some. Element types are those of the source and of the functions of the script, such as Int64
+        and Float64; text stays an array. `do_copy` has no effect: values are never shared. Raises ConfigError.
+        """
+        names = self.get_col_names()
+        chosen = names if columns is None else [str(name) for name in as_list(columns)]
+        for name in chosen:
+            if name not in names:
+                raise ConfigError("no such column", argument="columns", value=name, **known_names(name, names))
+        places = [names.index(name) for name in chosen]
+        limit = epoch_limit(num_epochs, output_numpy)
+        convert = _unchanged if output_numpy else _as_tensor
+        return EpochIterator(self._epochs(lambda item: [convert(item[place]) for place in places]), limit)
+
+    def create_dict_iterator(self, num_epochs: int = -1, output_numpy: bool = False) -> EpochIterator[dict[str, Any]]:
+        """Items as dicts by column name; otherwise as `create_tuple_iterator`."""
+        names = self.get_col_names()
+        limit = epoch_limit(num_epochs, output_numpy)
+        convert = _unchanged if output_numpy else _as_tensor
+        made = self._epochs(
+            lambda item: {name: convert(value) for name, value in builtins.zip(names, item, strict=True)}
+        )
+        return EpochIterator(made, limit)
+
+    def _epochs(self, form: Callable[[Batch], T]) -> Callable[[int], Iterator[T]]:
+        def start(epoch: int) -> Iterator[T]:
+            if self._order.is_endless:
+                return (form(item) for item in chain.from_iterable(self.read_exact(k) for k in count(epoch)))
+            return (form(item) for item in self.read_exact(epoch))
+
+        return start
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        """The items of epoch 0, as Tensors; the iterators of `create_tuple_iterator` continue with later epochs."""
+        return self.create_tuple_iterator(num_epochs=1)
+
+    def __len__(self) -> int:
+        return self.get_dataset_size()
+
+    def output_shapes(self) -> list[list[int]]:
+        """Shape of each column of the first item."""
+        rows = self._rows_of_first()
+        return [[*rows, *column.exact[1]] for column in self._columns]
+
+    def output_types(self) -> list[np.dtype]:
+        """numpy element type of each column, as iterators return it."""
+        return [column.exact[0] for column in self._columns]
+
+    def get_class_indexing(self) -> dict[str, int]:
+        """The number of each class by its name, for datasets that have names of classes; otherwise empty."""
+        if self._indexing is not None:
+            return dict(self._indexing)
+        return {name: number for number, name in enumerate(self.class_names or ())}
+
+    def send(self, num_epochs: int = -1) -> None:
+        """Nothing: `Model.train` requests batches itself. So are `stop_send`, `continue_send` and `release`."""
+
+    stop_send = continue_send = release = lambda self: None
+
+    def close_pool(self) -> None:
+        """Nothing: threads end with the iterators that started them."""
+
+    def reset(self) -> None:
+        """Nothing: every iterator starts with the first epoch."""
+
+
+def _unchanged(array: np.ndarray) -> np.ndarray:
+    return array
+
+
+def _as_tensor(array: np.ndarray) -> Any:
+    return array if array.dtype.kind in "USO" else Tensor(array)
+
+
+# Operations of the reference that choose and order the items and columns of a pipeline, without changing values.
+
+Names = str | Sequence[str]
+
+
+class Arrangement(Iterated):
+    """A pipeline whose items and columns can be chosen and ordered; methods return new datasets, but for samplers."""
+
+    @property
+    def _is_source(self) -> bool:
+        """Whether the rows come from files or values, not from another dataset."""
+        raise NotImplementedError
+
+    def project(self, columns: Names) -> Self:
+        """Only these columns, in this order: inputs of the network, then the target.
+
+        Raises ConfigError for an unknown column, for one that occurs twice, and for none.
+        """
+        names = [str(name) for name in as_list(columns)]
+        if len(set(names)) != len(names) or not names:
+            allowed = f"different ones of {', '.join(self.get_col_names())}"
+            raise ConfigError("project needs different columns", argument="columns", value=names, allowed=allowed)
+        chosen = [self._columns[self._position(name, "columns")] for name in names]
+        return self._derived(chosen, self._order, self._workers)
+
+    def rename(self, input_columns: Names, output_columns: Names) -> Self:
+        """Give the columns `input_columns` the names `output_columns`; the order of columns stays.
+
+        Raises ConfigError for an unknown column, and unless all columns have different names afterwards.
+        """
+        before, after = ([str(name) for name in as_list(names)] for names in (input_columns, output_columns))
+        names = self.get_col_names()
+        for name, new in builtins.zip(before, after, strict=False):
+            names[self._position(name, "input_columns")] = new
+        if len(before) != len(after) or len(set(before)) != len(before) or len({*names, ""}) != len(names) + 1:
+            rows = {"argument": "output_columns", "value": after, "allowed": f"{len(before)} new and different names"}
+            raise ConfigError("rename needs one new name per column", **rows, columns=", ".join(self.get_col_names()))
+        renamed = [column.renamed(name) for column, name in builtins.zip(self._columns, names, strict=True)]
+        return self._derived(renamed, self._order, self._workers)
+
+    def shuffle(self, buffer_size: int) -> Self:
+        """Shuffle the rows (after `batch`: the batches) with a shuffle buffer, anew in every epoch.
+
+        A buffer of at least the dataset's size makes all orders equally likely.
+        """
+        return self.with_order(lambda order: Shuffled(order, whole_number("buffer_size", buffer_size, 2)))
+
+    def repeat(self, count: int | None = None) -> Self:
+        """Make `count` passes in each epoch. None or -1: iterators never end; an epoch of a training is one pass."""
+        if count is None or count == -1:
+            return self.with_order(Endless)
+        return self.with_order(lambda order: Repeated(order, whole_number("count", count, 1)))
+
+    def skip(self, count: int) -> Self:
+        """Without the first `count` items of every epoch. Raises ConfigError when none is left."""
+        return self.with_order(lambda order: Part(order, whole_number("count", count, 0), order.count))
+
+    def take(self, count: int = -1) -> Self:
+        """The first `count` items of every epoch; -1: all."""
+        return self if count == -1 else self.with_order(lambda order: Part(order, 0, whole_number("count", count, 1)))
+
+    def split(self, sizes: Sequence[int | float], randomize: bool = True) -> list[Self]:
+        """Disjoint parts: `sizes` are numbers of items, or shares with the sum 1.
+
+        With `randomize`, items are drawn at random, the same ones in every epoch. Raises ConfigError for other sizes.
+        """
+        flag({}, randomize=randomize)
+        order = Shuffled(self._order, max(2, self._order.count), is_fixed=True) if randomize else self._order
+        ends = np.cumsum([0, *split_sizes(sizes, self._order.count)]).tolist()
+        return [self._derived(self._columns, Part(order, *part), self._workers) for part in pairwise(ends)]
+
+    def use_sampler(self, new_sampler: Any) -> Self:
+        """Let this sampler select the rows of this dataset itself, from now on, in place of its order and sampler.
+
+        A child of the sampler in force selects first. Datasets that were derived before keep their rows. Of what
+        `concat` and other operations made, a DistributedSampler gives every item to one shard. Returns this dataset.
+        Raises ConfigError for what is no sampler.
+        """
+        order: Order = self._order
+        while isinstance(order, DerivedOrder) and (self._is_source or isinstance(order, Sampled)):
+            if isinstance(order, Sampled):
+                new_sampler = with_child(new_sampler, order.sampler.child_sampler)
+            order = order.inner
+        chosen = new_sampler if self._is_source else each_row_once(new_sampler)
+        self._order = Sampled(order, chosen, self._all_values)
+        return self
+
+    def add_sampler(self, new_sampler: Any) -> Self:
+        """Let this sampler select from the rows of this dataset, in their present order. Returns this dataset."""
+        self._order = Sampled(self._order, new_sampler, self._all_values)
+        return self
+
+    def device_que(
+        self, prefetch_size: int | None = None, send_epoch_end: bool = True, create_data_info_queue: bool = False
+    ) -> Self:
+        """This dataset: `Model.train` sinks data by itself."""
+        return self
+
+    def to_device(self, send_epoch_end: bool = True, create_data_info_queue: bool = False) -> Self:
+        """This dataset: `Model.train` sinks data by itself."""
+        return self
+
+    def divided(self, parts: int, part: int) -> Self:
+        """One of `parts` parts of every batch, for a rank of a data-parallel run; to be called after `batch`.
+
+        The parts of a batch are disjoint and cover it; their sizes differ by at most one row. Raises ConfigError when a
+        batch has fewer rows than `parts`.
+        """
+        if self._order.batch_size is None:
+            raise ConfigError("only batches can be divided", argument="parts", value=parts, repair="batch first")
+        whole_number("part", part, 0, whole_number("parts", parts, 1) - 1)
+        return self.with_order(lambda order: Divided(order, parts, part))
+
+    def with_order(self, derive: Callable[[Order], Order]) -> Self:
+        """The dataset with another order of its rows, derived from the present one."""
+        return self._derived(self._columns, derive(self._order), self._workers)
+
+    def _derived(self, columns: Sequence[Column], order: Order, workers: int | None) -> Self:
+        raise NotImplementedError
+
+    def _max_workers(self, requested: int | None) -> int | None:
+        return max(filter(None, (worker_count(requested), self._workers)), default=None)
+
+    def _known(self, given: Names, argument: str) -> list[str]:
+        """Names of columns as a list. Raises ConfigError for an unknown one, and for one that occurs twice."""
+        chosen = [str(name) for name in as_list(given)]
+        for name in chosen:
+            self._position(name, argument)
+        if len(set(chosen)) != len(chosen) or not chosen:
+            allowed = f"different ones of {', '.join(self.get_col_names())}"
+            raise ConfigError("not different columns", argument=argument, value=chosen, allowed=allowed)
+        return chosen
+
+    def _position(self, name: str, argument: str) -> int:
+        names = self.get_col_names()
+        if name not in names:
+            raise ConfigError("no such column", argument=argument, value=name, **known_names(name, names))
+        return names.index(name)
+
+    def _all_values(self, name: str) -> np.ndarray:
+        """All rows of a column, for a sampler that needs them."""
+        column = self._columns[self._position(name, "class_column")]
+        return column.fetch(Visits.of(np.arange(len(column.source)), len(column.source)))
+
+
+# `sync_wait` and `sync_update`: a training script that changes what a pipeline does next. Source: r1.2.
+#
+# Where the reference blocks a pipeline until the script has reported back, a pipeline with a condition prepares nothing
+# ahead here: an item is computed when it is requested, so after every `sync_update` that preceded the request.
+
+
+class Synchronized(Arrangement):
+    """A pipeline that a script may update while it iterates over it."""
+
+    def sync_wait(
+        self, condition_name: str, num_batch: int = 1, callback: Callable[[Any], object] | None = None
+    ) -> Self:
+        """Let `sync_update(condition_name, data=...)` call `callback(data)` before the items that are requested later.
+
+        `num_batch` has no effect: nothing is prepared ahead. Raises ConfigError for a name that is in use.
+        """
+        whole_number("num_batch", num_batch, 1)
+        if callback is not None and not callable(callback):
+            raise ConfigError("not a function", argument="callback", value=callback, allowed="something callable")
+        if condition_name in self.conditions:
+            raise ConfigError("the name of a condition is in use", argument="condition_name", value=condition_name)
+        made = self.with_order(lambda order: order)
+        made.conditions = {**self.conditions, condition_name: callback}
+        return made
+
+    def sync_update(self, condition_name: str, num_batch: int | None = None, data: Any = None) -> None:
+        """Call the function of a condition with `data`. Raises ConfigError for an unknown name."""
+        if num_batch is not None:
+            whole_number("num_batch", num_batch, 1)
+        if condition_name not in self.conditions:
+            rows = known_names(condition_name, self.conditions)
+            raise ConfigError("no such condition", argument="condition_name", value=condition_name, **rows)
+        callback = self.conditions[condition_name]
+        if callback is not None:
+            callback(data)
+
+    def disable_sync(self) -> None:
+        """Nothing: a pipeline never waits."""
+
+    def shuffle(self, buffer_size: int) -> Self:
+        """As for every dataset; raises ConfigError after `sync_wait`, since a shuffle reads ahead."""
+        if self.conditions:
+            raise ConfigError("shuffle after sync_wait reads ahead", argument="shuffle", repair="shuffle before it")
+        return super().shuffle(buffer_size)
+
+    def observed_as(self, parts: "Sequence[Synchronized]") -> Self:
+        """This dataset with the conditions and events of all datasets that it was made of.
+
+        Raises ConfigError for one name of two conditions.
+        """
+        found: dict[str, Any] = {}
+        for part in parts:
+            for name, callback in part.conditions.items():
+                if found.setdefault(name, callback) is not callback:
+                    raise ConfigError("the name of a condition is in use", argument="condition_name", value=name)
+        self.conditions = found
+        self.row_events = tuple(dict.fromkeys(events for part in parts for events in part.row_events))
+        return self
+
+
+# `Dataset`: the operations of the reference on pipelines. Source: `mindspore.dataset` r1.2.
 
 Operation = Callable[..., Any]
 

@@ -6,14 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from runner.dataset.column import Column
+from runner.dataset.column import Column, WideRows
 from runner.dataset.element_types import TEXT, OutOfRange, as_value, narrowed
-from runner.dataset.order import Order, Part, Sharded, Shuffled, SourceOrder
+from runner.dataset.order import Order, Part, Sharded, Shuffled, SourceOrder, Visits
 from runner.dataset.prefetch import worker_count
 from runner.dataset.samplers import Sampled
-from runner.dataset.samples.samples import ListedSamples, SampleColumn
-from runner.dataset.visits import Visits
-from runner.dataset.wide_rows import WideRows
+from runner.dataset.samples import ListedSamples, SampleColumn
 from runner.errors import ConfigError, known_names
 from runner.validation.arguments import flag, whole_number
 

@@ -7,31 +7,37 @@ and `num_parallel_workers` (1 to 64 threads that prefetch batches; a single one 
 results never depend on them). Source: `mindspore.dataset` r1.2.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import runner.dataset.formats.cifar as cifar
 import runner.dataset.formats.digits as digits
-import runner.dataset.formats.idx as idx
+import runner.dataset.formats.mnist_cifar as mnist_cifar
+from runner import dtype as dt
 from runner.dataset.column import Column
-from runner.dataset.formats.content import missing
-from runner.dataset.formats.synthetic import make_images
+from runner.dataset.element_types import TEXT, as_value, target_type
+from runner.dataset.formats.digits import make_images
+from runner.dataset.formats.mnist_cifar import missing
 from runner.dataset.pipeline import Dataset, refuse
-from runner.dataset.selection import RowSelection, labels_column
+from runner.dataset.selection import RowSelection, labels_column, listed_column
 from runner.errors import ConfigError
+from runner.host.machine import require_memory
+from runner.types import TensorType
 from runner.validation.arguments import as_list, flag, one_of, whole_number
 
 __all__ = [
     "Cifar10Dataset",
     "DigitsDataset",
+    "GeneratorDataset",
     "MnistDataset",
+    "NumpySlicesDataset",
+    "PaddedDataset",
     "SyntheticDataset",
 ]
-
 USAGES = ("train", "test", "all")
 Folder = str | PathLike[str]
 Pair = tuple[np.ndarray, np.ndarray]  # images and labels
@@ -64,13 +70,15 @@ class MnistDataset(Dataset):
         selection = RowSelection(num_samples, num_parallel_workers, shuffle, num_shards, shard_id, sampler)
         folder = _folder(dataset_dir)
         flag({}, verify=verify)
-        present = [split for split in idx.PREFIXES if idx.has_part_of(folder, split)]
+        present = [split for split in mnist_cifar.PREFIXES if mnist_cifar.has_part_of(folder, split)]
         if usage is None and not present:
             raise missing(
-                folder, "MNIST's train-* and t10k-* files, in the folder or in its train/ and test/", idx.MISSING
+                folder,
+                "MNIST's train-* and t10k-* files, in the folder or in its train/ and test/",
+                mnist_cifar.MISSING,
             )
         splits = _splits(usage, present)
-        data = _concatenate([idx.read_split(folder, split, verify) for split in splits], folder)
+        data = _concatenate([mnist_cifar.read_split(folder, split, verify) for split in splits], folder)
         super().__init__(*selection.apply(_labelled(data, selection)))
 
 
@@ -96,10 +104,10 @@ class Cifar10Dataset(Dataset):
         refuse(cache=cache)
         selection = RowSelection(num_samples, num_parallel_workers, shuffle, num_shards, shard_id, sampler)
         folder = _folder(dataset_dir)
-        present = [split for split in cifar.FILES if cifar.split_files(folder, split)]
+        present = [split for split in mnist_cifar.FILES if mnist_cifar.cifar_split_files(folder, split)]
         if usage is None and not present:
-            raise missing(folder, "CIFAR-10's data_batch_*.bin and test_batch.bin", cifar.MISSING)
-        data = _concatenate([cifar.read_split(folder, split) for split in _splits(usage, present)], folder)
+            raise missing(folder, "CIFAR-10's data_batch_*.bin and test_batch.bin", mnist_cifar.CIFAR_MISSING)
+        data = _concatenate([mnist_cifar.cifar_read_split(folder, split) for split in _splits(usage, present)], folder)
         super().__init__(*selection.apply(_labelled(data, selection)))
 
 
@@ -187,3 +195,262 @@ def _concatenate(parts: list[Pair], folder: Path) -> dict[str, np.ndarray]:
 
 def _labelled(data: Mapping[str, np.ndarray], selection: RowSelection) -> dict[str, np.ndarray | Column]:
     return {**data, "label": labels_column("label", data["label"][: selection.num_samples])}
+
+
+# Samples of Python code, read once into an array for each column.
+
+FIRST_BYTES = 1 << 20  # of an array for samples whose number is not known; it grows by a quarter
+SOURCES = "an object with __getitem__ and __len__, an iterable, or a function that returns an iterable"
+
+
+Values = np.ndarray | list[np.ndarray]  # samples of one shape [N, ...], or of several
+
+
+def read_samples(source: object, names: Sequence[str], most: int | None) -> dict[str, Values]:
+    """The columns of at most `most` samples, in their own types. Raises ConfigError as `GeneratorDataset`."""
+    samples, count = _samples(source)
+    capacity = count if count is None or most is None else min(count, most)
+    buffers: list[_Buffer | _Texts] = []
+    for number, sample in enumerate(islice(samples, most)):
+        values = _values(sample, names, number)
+        buffers = buffers or [_buffer(name, value, capacity) for name, value in zip(names, values, strict=True)]
+        for buffer, value in zip(buffers, values, strict=True):
+            buffer.add(value)
+    if not buffers:
+        raise ConfigError("a source without samples", argument="source", value=repr(source))
+    return {buffer.name: buffer.filled() for buffer in buffers}
+
+
+class _Buffer:
+    """The values of one column. The first one determines element type and number of axes."""
+
+    def __init__(self, name: str, first: object, capacity: int | None) -> None:
+        self.name, self.count = name, 0
+        array = _array(name, 0, first)
+        self.type = TensorType(dt.of(target_type(name, array)), array.shape)
+        self.dtype = array.dtype.newbyteorder("=")
+        self.bytes = array.size * self.dtype.itemsize
+        capacity = max(1, FIRST_BYTES // max(1, self.bytes)) if capacity is None else capacity
+        self._require(capacity)
+        self.rows = np.empty((capacity, *array.shape), self.dtype)
+        self.different: list[np.ndarray] | None = None  # all values, once one has another shape
+
+    def add(self, value: object) -> None:
+        """Add the value of the next sample."""
+        array = _array(self.name, self.count, value)
+        found = TensorType(dt.of(target_type(self.name, array)), array.shape)
+        if found.dtype != self.type.dtype or len(found.shape) != len(self.type.shape):
+            rows = {"column": self.name, "sample": self.count, "found": found, "first_sample": self.type}
+            repair = "samples of one shape and type: crop, pad or convert them"
+            raise ConfigError("the samples of a column differ in shape or element type", **rows, repair=repair)
+        if self.different is None and found.shape != self.type.shape:
+            self.different = [row.copy() for row in self.rows[: self.count]]
+        if self.different is not None:
+            self.different.append(array.astype(self.dtype))
+        else:
+            self._add_row(array)
+        self.count += 1
+
+    def _add_row(self, array: np.ndarray) -> None:
+        if self.count == len(self.rows):
+            self._require(more := self.count // 4 + 1)
+            self.rows.resize((self.count + more, *self.type.shape), refcheck=False)  # in place: not a second copy
+        self.rows[self.count] = array
+
+    def filled(self) -> Values:
+        """The values so far."""
+        if self.different is not None:
+            return self.different
+        self.rows.resize((self.count, *self.type.shape), refcheck=False)
+        return self.rows
+
+    def _require(self, rows: int) -> None:
+        repair = "num_samples, or arrays in files that are mapped into memory: NumpySlicesDataset"
+        require_memory(rows * self.bytes, column=self.name, sample=self.count, value=self.type, repair=repair)
+
+
+class _Texts:
+    """The texts of one column, of any lengths."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._texts: list[np.ndarray] = []
+
+    def add(self, value: object) -> None:
+        """Add the value of the next sample. Raises ConfigError for a number."""
+        text = _array(self.name, len(self._texts), value)
+        if text.dtype.kind not in TEXT:
+            rows = {"column": self.name, "sample": len(self._texts), "found": text.dtype, "first_sample": "text"}
+            raise ConfigError("the samples of a column differ in shape or element type", **rows)
+        self._texts.append(text)
+
+    def filled(self) -> Values:
+        """The texts so far."""
+        return self._texts
+
+
+def _buffer(name: str, first: object, capacity: int | None) -> "_Buffer | _Texts":
+    is_text = _array(name, 0, first).dtype.kind in TEXT
+    return _Texts(name) if is_text else _Buffer(name, first, capacity)
+
+
+def _array(column: str, sample: int, value: object) -> np.ndarray:
+    try:
+        return as_value(value)
+    except ValueError as reason:
+        rows = {"column": column, "sample": sample, "found": reason}
+        raise ConfigError("the value of a sample is not an array", **rows) from None
+
+
+def _samples(source: object) -> tuple[Iterator[Any], int | None]:
+    """The samples one by one, and their number if it is known."""
+    is_called = callable(source) and not hasattr(source, "__getitem__")
+    given: Any = source() if is_called else source  # type: ignore[operator]
+    if not isinstance(given, Mapping | str | bytes):
+        if hasattr(given, "__getitem__") and hasattr(given, "__len__"):
+            return (given[k] for k in range(len(given))), len(given)
+        if isinstance(given, Iterable):
+            return iter(given), None
+    found = type(given).__name__ + (", returned by the function" if is_called else "")
+    repair = "NumpySlicesDataset, which takes a dict of arrays" if isinstance(given, Mapping) else None
+    rows = {"argument": "source", "found": found, "allowed": SOURCES, "repair": repair}
+    raise ConfigError("not a source of samples", **rows)
+
+
+def _values(sample: object, names: Sequence[str], number: int) -> list[object]:
+    """The values of a sample, one for each column."""
+    values = list(sample) if isinstance(sample, tuple) else [sample]
+    if len(values) != len(names):
+        found = f"a tuple of {len(values)}" if isinstance(sample, tuple) else type(sample).__name__
+        rows = {"sample": number, "found": found, "allowed": f"a tuple of {len(names)}: {', '.join(names)}"}
+        raise ConfigError("a sample needs a value for each column", **rows)
+    return values
+
+
+# Datasets of a script's own values: arrays, samples of Python code, and samples to fill up shards. Source: r1.2.
+
+
+class NumpySlicesDataset(Dataset):
+    """Rows of arrays in memory: one array or list (`column_0`), a tuple of them (`column_0`, ...) or a dict by name.
+
+    Networks get Float64 arrays as Float32 and Int64 arrays as Int32; iterators return the values in their own types.
+    Other arrays are not copied. Raises ConfigError for arrays of
+    different lengths, for numbers that do not fit, and for text and objects, with the name of the column.
+
+    >>> NumpySlicesDataset({"x": [[1.0, 2.0], [3.0, 4.0]], "y": [0, 1]}).batch(2).column_types()
+    [TensorType(dtype=Float32, shape=(2, 2)), TensorType(dtype=Int32, shape=(2,))]
+    """
+
+    def __init__(
+        self,
+        data: object,
+        column_names: str | Sequence[str] | None = None,
+        num_samples: int | None = None,
+        num_parallel_workers: int | None = None,
+        shuffle: bool | None = None,
+        sampler: Any = None,
+        num_shards: int | None = None,
+        shard_id: int | None = None,
+    ) -> None:
+        selection = RowSelection(num_samples, num_parallel_workers, shuffle, num_shards, shard_id, sampler)
+        arrays = _named_arrays(data, column_names)
+        lengths = {name: len(values) if values.ndim else 0 for name, values in arrays.items()}
+        if len(set(lengths.values())) != 1 or 0 in lengths.values():
+            raise ConfigError(
+                "columns must have the same number of rows, at least one", argument="data", value=f"rows: {lengths}"
+            )
+        super().__init__(*selection.apply(arrays))
+
+
+class GeneratorDataset(Dataset):
+    """Samples of Python code: tuples with a value for each of `column_names`, or the values of the only column.
+
+    `source` has `__getitem__` and `__len__`; or it is an iterable of samples, or a function that returns one, such as a
+    generator. It is read once, in the constructor, so that every epoch and every resumed run has the same samples, with
+    the types of `NumpySlicesDataset`; `num_samples` is the number of samples that are read, also of an iterable without
+    end. Samples may differ in shape until they are batched. `column_types` are checked; `python_multiprocessing` has no
+    effect. Raises ConfigError, with the number of the sample and its column, for one whose element type or number of
+    axes differs from those of the first, and when there is not enough memory for the samples.
+
+    >>> GeneratorDataset(lambda: (([k, k], k) for k in range(6)), ["x", "y"]).column_types()
+    [TensorType(dtype=Int32, shape=(2,)), TensorType(dtype=Int32, shape=())]
+    """
+
+    def __init__(
+        self,
+        source: object,
+        column_names: str | Sequence[str] | None = None,
+        column_types: Sequence[Any] | None = None,
+        schema: None = None,
+        num_samples: int | None = None,
+        num_parallel_workers: int | None = None,
+        shuffle: bool | None = None,
+        sampler: Any = None,
+        num_shards: int | None = None,
+        shard_id: int | None = None,
+        python_multiprocessing: bool = True,
+    ) -> None:
+        refuse(schema=schema)
+        flag({}, python_multiprocessing=python_multiprocessing)
+        if column_names is None:
+            raise ConfigError(
+                "columns need names", argument="column_names", value=None, allowed="a name for each column"
+            )
+        selection = RowSelection(num_samples, num_parallel_workers, shuffle, num_shards, shard_id, sampler)
+        names = [str(name) for name in as_list(column_names)]
+        check_names(names, max(1, len(names)))
+        values = read_samples(source, names, selection.num_samples)
+        if column_types is not None:
+            _require_types(values, column_types)
+        columns = {name: listed_column(name, own) if isinstance(own, list) else own for name, own in values.items()}
+        super().__init__(*selection.apply(columns))
+
+
+def _require_types(values: Mapping[str, Values], column_types: Sequence[Any]) -> None:
+    """Raise ConfigError unless the columns have these element types; None is any."""
+    types = [None if kind is None else dt.of(kind) for kind in column_types]
+    found = [dt.of(own[0].dtype) for own in values.values()]
+    if len(types) != len(found) or any(kind not in (None, own) for kind, own in zip(types, found, strict=True)):
+        names = {"found": ", ".join(map(str, found)), "columns": ", ".join(values)}
+        repair = "source values of these types, such as np.float32(...)"
+        raise ConfigError("samples have other types than column_types", expected=types, **names, repair=repair)
+
+
+def _named_arrays(data: object, column_names: str | Sequence[str] | None) -> dict[str, np.ndarray]:
+    values = list(data.values()) if isinstance(data, Mapping) else list(data) if isinstance(data, tuple) else [data]
+    named = [str(name) for name in data] if isinstance(data, Mapping) else [f"column_{k}" for k in range(len(values))]
+    names = named if column_names is None else [str(name) for name in as_list(column_names)]
+    check_names(names, len(values))
+    return {name: _memory_sources_array(name, value) for name, value in zip(names, values, strict=True)}
+
+
+def check_names(names: Sequence[str], columns: int) -> None:
+    """Raise ConfigError unless there is a different name for each of `columns` columns."""
+    if len(names) != columns or len(set(names)) != columns or "" in names:
+        rows = {"argument": "column_names", "value": names, "allowed": f"{columns} different names"}
+        raise ConfigError("column_names must have one different name per column", **rows)
+
+
+def _memory_sources_array(name: str, value: object) -> np.ndarray:
+    try:
+        return np.asarray(value)
+    except ValueError as reason:
+        raise ConfigError("not an array", argument="data", column=name, found=reason) from None
+
+
+class PaddedDataset(Dataset):
+    """Samples that fill up the last shard of another dataset: `real + PaddedDataset([{"image": ..., "label": ...}])`.
+
+    `padded_samples` are dicts of arrays with the same columns. Raises ConfigError for anything else.
+    """
+
+    def __init__(self, padded_samples: Sequence[Mapping[str, Any]]) -> None:
+        if not isinstance(padded_samples, list | tuple) or not padded_samples:
+            allowed = "a list of dicts of arrays"
+            raise ConfigError("not samples", argument="padded_samples", value=padded_samples, allowed=allowed)
+        names = list(padded_samples[0])
+        if any(list(sample) != names for sample in padded_samples):
+            raise ConfigError("samples with different columns", argument="padded_samples", columns=", ".join(names))
+        selection = RowSelection(None, None, None, None, None)
+        columns = {name: listed_column(name, [np.asarray(one[name]) for one in padded_samples]) for name in names}
+        super().__init__(*selection.apply(columns))

@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from runner.dataset.order import Batched, DerivedOrder, Order, Part, Repeated, Sharded, Shuffled, VariedBatches
+from runner.dataset.order import Batched, DerivedOrder, Order, Part, Repeated, Sharded, Shuffled, VariedBatches, Visits
 from runner.dataset.pipeline import Dataset
 from runner.dataset.prefetch import AHEAD_PER_WORKER
 from runner.dataset.samplers import Sampled
-from runner.dataset.samples.samples import SampleColumn, Samples
-from runner.dataset.visits import Visits
+from runner.dataset.samples import SampleColumn, Samples
 
 REPEATS = 5
 

@@ -14,10 +14,9 @@ from runner.config.groups.metric import METRICS
 from runner.config.groups.parallel import DataParallel
 from runner.config.schema import RunConfig
 from runner.core.graph import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
-from runner.dataset.batches import in_batches, is_batched
-from runner.dataset.facts import facts_of
+from runner.dataset.batches import facts_of, in_batches, is_batched
+from runner.dataset.catalog import SPLITS
 from runner.dataset.pipeline import Dataset
-from runner.dataset.readers.arguments import SPLITS
 from runner.device import Device
 from runner.errors import ConfigError, DeviceError, known_names
 from runner.experiment.model_inputs import ModelInputs

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from runner.dataset.facts import facts_of
+from runner.dataset.batches import facts_of
 from runner.dataset.pipeline import Dataset
 from runner.dataset.preprocessing import Preprocessing
 from runner.host.console import as_unicode

@@ -12,11 +12,10 @@ from runner import dtype as dt, nn, ops
 from runner.config import code
 from runner.config.check import check
 from runner.config.schema import RunConfig
+from runner.dataset.catalog import CatalogImages
 from runner.dataset.pipeline import Dataset
-from runner.dataset.readers.array_preprocessing import ArrayPreprocessing
-from runner.dataset.readers.catalog_images import CatalogImages
+from runner.dataset.readers.arrays import ArrayPreprocessing, map_array
 from runner.dataset.readers.image_folder import ImagePreprocessing
-from runner.dataset.readers.npy_content import map_array
 from runner.errors import DataError, TrainingError
 from runner.experiment.build import inference_model, samples_of
 from runner.experiment.code import naming_code_of

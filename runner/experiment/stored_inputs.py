@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from runner import dtype as dt
-from runner.dataset.readers.stored_preprocessing import READERS, stored_preprocessing
+from runner.dataset.readers.image_folder import READERS, stored_preprocessing
 from runner.errors import DataError
 from runner.experiment.model_inputs import INPUTS_FILE, NAMES, SHAPE, ModelInputs
 from runner.host import json

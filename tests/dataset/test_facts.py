@@ -8,8 +8,7 @@ import runner.dataset as ds
 import runner.dataset.transforms.c_transforms as CT
 import runner.dataset.vision.c_transforms as CV
 from runner import dtype as dt
-from runner.dataset.batches import open_dataset
-from runner.dataset.facts import facts_of
+from runner.dataset.batches import facts_of, open_dataset
 from runner.dataset.transforms.transform import Transform
 
 

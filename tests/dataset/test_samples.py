@@ -7,8 +7,7 @@ from tables import table
 import runner.dataset as ds
 import runner.dataset.transforms.c_transforms as CT
 from runner import dtype as dt
-from runner.dataset import element_types
-from runner.dataset.formats import samples
+from runner.dataset import element_types, sources
 from runner.errors import ConfigError
 from runner.host import machine
 from runner.host.machine import CERTAIN_BYTES
@@ -177,7 +176,7 @@ def test_samples_are_read_once_and_no_more_than_needed(monkeypatch):
             yield number
             number += 1
 
-    monkeypatch.setattr(samples, "FIRST_BYTES", 1)  # the arrays grow more than once
+    monkeypatch.setattr(sources, "FIRST_BYTES", 1)  # the arrays grow more than once
     whole = ds.GeneratorDataset(endless, "n", num_samples=5000)
     np.testing.assert_array_equal(whole.fetch(np.arange(5000))[0], np.arange(5000))
     part = ds.GeneratorDataset(endless, "n", num_samples=6, shuffle=True, num_shards=2, shard_id=1)
@@ -256,7 +255,7 @@ def test_memory_is_checked_before_it_is_taken(monkeypatch):
     with pytest.raises(ConfigError, match="there is not enough memory") as caught:
         ds.NumpySlicesDataset({"x": wide})
     assert caught.value.rows["column"] == "x"
-    monkeypatch.setattr(samples, "FIRST_BYTES", 1)
+    monkeypatch.setattr(sources, "FIRST_BYTES", 1)
     monkeypatch.setattr(machine, "available_bytes", lambda: 0)
     assert ds.GeneratorDataset(lambda: (np.zeros(3) for _ in range(50)), "x").get_dataset_size() == 50
 

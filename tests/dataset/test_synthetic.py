@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from runner.dataset.formats import synthetic
-from runner.dataset.formats.synthetic import make_images
+from runner.dataset.formats import digits
+from runner.dataset.formats.digits import make_images
 from runner.errors import ConfigError
 
 
@@ -31,7 +31,7 @@ def test_the_seed_decides() -> None:
 
 def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     whole, _ = make_images(10, (4, 4, 1), 3, 1, "train")
-    monkeypatch.setattr(synthetic, "CHUNK_VALUES", 48)
+    monkeypatch.setattr(digits, "CHUNK_VALUES", 48)
     np.testing.assert_array_equal(make_images(10, (4, 4, 1), 3, 1, "train")[0], whole)
 
 

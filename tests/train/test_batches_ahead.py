@@ -138,7 +138,7 @@ def test_an_error_while_a_batch_is_prepared_ends_the_training_with_its_text(monk
 
 def test_the_usual_small_case_has_no_thread_and_cifar_has_one(monkeypatch):
     requested = []
-    monkeypatch.setattr("runner.dataset.base_pipeline.prefetch_batches", lambda *given: requested.append(given[2]))
+    monkeypatch.setattr("runner.dataset.pipeline.prefetch_batches", lambda *given: requested.append(given[2]))
     open_dataset(train=True).read(0)
     open_dataset("synthetic", num_samples=64, augment=True, train=True).read(0)
     shape = {"name": "synthetic", "num_samples": 64, "image_size": 64, "augment": True}

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from runner.dataset.formats.content import Content
+from runner.dataset.formats.mnist_cifar import Content
+from runner.errors import ConfigError
 
 FILE = Path(__file__).with_name("digits.bin.gz")
 ROWS, SIDE, BRIGHTEST = 1797, 8, 16
@@ -45,3 +46,34 @@ def split_rows(split: str) -> np.ndarray:
     """Rows of "train" (1,437) or "test" (360), independent of the run's seed and of the version of numpy."""
     mixed = np.random.RandomState(0).permutation(ROWS)  # its stream is guaranteed not to change, unlike default_rng's
     return np.sort(mixed[:TEST_ROWS] if split == "test" else mixed[TEST_ROWS:])
+
+
+# Random images of learnable classes: one template per class, with noise.
+
+NOISE = 32.0  # standard deviation, in grey levels
+DARKEST, SYNTHETIC_BRIGHTEST = 64, 192  # of a template: noise is seldom clipped
+CHUNK_VALUES = 1 << 22  # drawn at a time
+SPLITS = {"train": 0, "test": 1}
+
+
+def make_images(
+    count: int, shape: tuple[int, int, int], classes: int, seed: int, split: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Images uint8 [count, *shape] and labels int32 [count], with balanced classes.
+
+    The templates depend on `seed` alone, so "train" and "test" have the same classes; noise and labels differ.
+    """
+    if split not in SPLITS:
+        raise ConfigError("unknown split of synthetic images", argument="usage", value=split, allowed="train, test")
+    templates = (
+        np.random.default_rng([seed]).uniform(DARKEST, SYNTHETIC_BRIGHTEST, (classes, *shape)).astype(np.float32)
+    )
+    generator = np.random.default_rng([seed, 1 + SPLITS[split]])
+    labels = generator.permutation(np.arange(count) % classes).astype(np.int32)
+    images = np.empty((count, *shape), np.uint8)
+    step = max(1, CHUNK_VALUES // templates[0].size)
+    for start in range(0, count, step):
+        part = templates[labels[start : start + step]]
+        part += NOISE * generator.standard_normal(part.shape, dtype=np.float32)
+        images[start : start + step] = np.clip(np.rint(part), 0, 255)
+    return images, labels

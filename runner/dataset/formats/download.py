@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner.dataset.formats.content import Content, stored_as
-from runner.dataset.formats.idx import PUBLISHED, PublishedFile
+from runner.dataset.formats.mnist_cifar import PUBLISHED, Content, PublishedFile, stored_as
 from runner.errors import ConfigError, DataError
 from runner.host.files import make_directory, write_atomically
 from runner.validation.arguments import finite_number

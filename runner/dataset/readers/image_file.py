@@ -4,16 +4,22 @@ Files are untrusted: only the formats below are decoded, whatever a file's name 
 some others), and the number of pixels is checked before memory is taken for them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from runner.dataset.vision.pillow import FORMATS, MAX_PIXELS, PillowImage, pillow
+from runner import dtype as dt
+from runner.dataset.column import CACHED_BYTES
+from runner.dataset.element_types import RowSource
+from runner.dataset.vision.image import FORMATS, MAX_PIXELS, PillowImage, pillow
 from runner.errors import DataError, RunnerError
 from runner.host import files
+from runner.host.machine import available_bytes
+from runner.types import TensorType
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
 MAX_FILE_BYTES = 1 << 28
@@ -97,3 +103,106 @@ def _too_large(path: Path, found: str) -> DataError:
 def _reason(reason: Exception) -> str:
     text = str(reason).strip().splitlines()
     return text[0][:200] if text else type(reason).__name__
+
+
+# Image files as the source of a column: decoded when a batch needs them, and kept when all of them fit.
+
+MEASURED_IMAGES = 1024  # of a training split, evenly spaced: enough for mean and deviation, and decoded in seconds
+AVAILABLE_PART = 4  # of the available memory, one part of so many is used at most
+BRIGHTEST = 255.0
+
+
+class ImageFiles(RowSource):
+    """Images as bytes, [N, side, side, channels]. Decoded ones stay in memory when all need at most CACHED_BYTES."""
+
+    def __init__(self, paths: Sequence[Path], side: int, channels: int) -> None:
+        super().__init__(TensorType(dt.uint8, (len(paths), side, side, channels)))
+        self.paths = tuple(paths)
+        fits = self.nbytes <= min(CACHED_BYTES, available_bytes() // AVAILABLE_PART)
+        self._cache = np.empty(self.type.shape, np.uint8) if fits else None  # pages are taken when they are written
+        self._is_decoded = np.zeros(len(paths), np.bool_)
+
+    def take(self, rows: np.ndarray, axis: int = 0) -> np.ndarray:
+        """The images of these rows. Raises DataError for a damaged file."""
+        if self._cache is None:
+            images = np.empty((len(rows), *self.type.shape[1:]), np.uint8)
+            for image, row in zip(images, rows, strict=True):
+                image[...] = self._decode(row)
+            return images
+        for row in np.unique(rows[~self._is_decoded[rows]]):
+            self._cache[row] = self._decode(row)  # another thread may write the same bytes
+            self._is_decoded[row] = True
+        return self._cache.take(rows, axis=0)
+
+    def contents(self) -> Iterator[bytes]:
+        """The bytes of each file."""
+        for path in self.paths:
+            yield files.read_bytes(path, MAX_FILE_BYTES)
+
+    def _decode(self, row: int) -> np.ndarray:
+        return decode(self.paths[row], self.type.shape[1], self.type.shape[3])
+
+
+def mean_and_deviation(paths: Sequence[Path], side: int, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of each channel, for values from 0 to 1, over at most MEASURED_IMAGES of the files.
+
+    A channel that is constant has the deviation 1. The sums are whole numbers, so they are the same on every machine.
+    """
+    step = -(-len(paths) // MEASURED_IMAGES)
+    states = [(path, path.stat()) for path in paths[::step]]
+    identity = tuple((path, state.st_ino, state.st_size, state.st_mtime_ns) for path, state in states)
+    total, squares = _sums(identity, side, channels)
+    count = len(identity) * side * side
+    means = [one / count for one in total]
+    variances = [(count * two - one * one) / count**2 for one, two in zip(total, squares, strict=True)]
+    deviations = [variance**0.5 / BRIGHTEST if variance else 1.0 for variance in variances]
+    return tuple(mean / BRIGHTEST for mean in means), tuple(deviations)
+
+
+@lru_cache(maxsize=4)  # the training and the test split are normalised with the same statistics
+def _sums(identity: tuple[tuple[Path, int, int, int], ...], side: int, channels: int) -> tuple[list[int], list[int]]:
+    """The sums of the values and of their squares, for each channel."""
+    total, squares = np.zeros(channels, np.uint64), np.zeros(channels, np.uint64)
+    for path, *_ in identity:
+        values = decode(path, side, channels).reshape(-1, channels).astype(np.uint64)
+        total += values.sum(axis=0)
+        squares += (values * values).sum(axis=0)
+    return total.tolist(), squares.tolist()
+
+
+# Some rows of an array that may be larger than the memory (`numpy.memmap`).
+
+PIECE_BYTES = 1 << 24  # read at a time
+
+
+class SelectedRows(RowSource):
+    """The rows with these numbers, read when they are used."""
+
+    def __init__(self, values: np.ndarray, rows: np.ndarray) -> None:
+        super().__init__(TensorType(dt.of(values.dtype), (len(rows), *values.shape[1:])))
+        self.values, self.rows = values, rows
+
+    def take(self, rows: np.ndarray, axis: int = 0) -> np.ndarray:
+        """The values of these rows."""
+        taken: np.ndarray = self.values.take(self.rows[rows], axis=0)
+        return taken
+
+    def contents(self) -> Iterator[bytes]:
+        """The values in pieces."""
+        return (piece.tobytes() for piece in pieces(self))
+
+
+def pieces(values: np.ndarray | RowSource) -> Iterator[np.ndarray]:
+    """All rows in order, in pieces of about PIECE_BYTES."""
+    step = max(1, PIECE_BYTES * len(values) // max(1, values.nbytes))
+    for start in range(0, len(values), step):
+        if isinstance(values, RowSource):
+            yield values.take(np.arange(start, min(start + step, len(values))))
+        else:
+            yield values[start : start + step]
+
+
+def value_range(values: np.ndarray | RowSource) -> tuple[int, int]:
+    """The least and the greatest of integers."""
+    ranges = [(int(piece.min()), int(piece.max())) for piece in pieces(values)]
+    return min(least for least, _ in ranges), max(most for _, most in ranges)

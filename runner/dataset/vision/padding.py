@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from runner.dataset.vision.border import Border
+from runner.dataset.vision.geometry import Border
 from runner.dataset.vision.image import filled
 from runner.errors import ConfigError
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from runner import __version__
-from runner.dataset.facts import facts_of
+from runner.dataset.batches import facts_of
 from runner.dataset.pipeline import Dataset
 from runner.errors import ConfigError
 from runner.experiment.build import Experiment

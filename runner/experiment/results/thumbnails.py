@@ -3,8 +3,8 @@
 import numpy as np
 
 from runner.dataset.column import Column, sample_type
+from runner.dataset.order import Visits
 from runner.dataset.pipeline import Dataset
-from runner.dataset.visits import Visits
 from runner.host.png import MAX_SIDE
 
 CHANNELS = (1, 3)

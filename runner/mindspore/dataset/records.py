@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from runner import dtype as dt
+from runner.dataset.operations import columns_of
 from runner.dataset.pipeline import Dataset, refuse
-from runner.dataset.samples.items import columns_of
-from runner.dataset.samples.samples import ListedSamples
+from runner.dataset.samples import ListedSamples
 from runner.dataset.selection import RowSelection
 from runner.errors import ConfigError, DataError, RunnerError, known_names
 from runner.host import json as json_file

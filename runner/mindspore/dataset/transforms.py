@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from runner import dtype as dt
-from runner.dataset.draws import Draws, draws_of_call
 from runner.dataset.element_types import TEXT, as_value
-from runner.dataset.transforms.sample_transform import (
+from runner.dataset.samplers import Draws, draws_of_call
+from runner.dataset.transforms.transform import (
     RandomSampleTransform,
     SampleTransform,
     require_transforms,

@@ -6,18 +6,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from runner.dataset.draws import Draws, draws_of_call
-from runner.dataset.transforms.sample_transform import (
+from runner.dataset.samplers import Draws, draws_of_call
+from runner.dataset.transforms.transform import (
     RandomSampleTransform,
     SampleTransform,
     require_transforms,
     transform_one,
 )
-from runner.dataset.vision.border import ImageBatchFormat
-from runner.dataset.vision.c_transforms.geometry import INTERPOLATIONS, Resize
+from runner.dataset.vision.array_transforms import INTERPOLATIONS, Resize
+from runner.dataset.vision.geometry import ImageBatchFormat, Inter, affine, rotation, warp
 from runner.dataset.vision.image import (
     ImageTransform,
     RandomImageSample,
+    decode_bytes,
     fill_of,
     filled,
     height_and_width,
@@ -26,9 +27,6 @@ from runner.dataset.vision.image import (
     range_of,
     symmetric_range,
 )
-from runner.dataset.vision.inter import Inter
-from runner.dataset.vision.pillow import decode_bytes
-from runner.dataset.vision.warp import affine, rotation, warp
 from runner.errors import ConfigError
 from runner.mindspore.vision import color
 from runner.validation.arguments import above, as_list, finite_number, flag, whole_number
@@ -190,7 +188,7 @@ def factors(argument: str, value: object) -> tuple[float, ...]:
 # Mixtures of the images of a batch with their labels, and parts of images that are cut out.
 #
 # `CutMixBatch` and `MixUpBatch` take two columns after `batch`: images and one-hot labels. They draw from the numbers
-# of the call (`runner/dataset/draws.py`).
+# of the call (`runner/dataset/samplers.py`).
 
 
 class CutOut(RandomImageSample):

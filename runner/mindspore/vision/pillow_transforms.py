@@ -8,29 +8,31 @@ from typing import Any
 import numpy as np
 
 from runner import dtype as dt
-from runner.dataset.draws import Draws, draws_of_call
-from runner.dataset.transforms.sample_transform import (
+from runner.dataset.samplers import Draws, draws_of_call
+from runner.dataset.transforms.transform import (
     RandomSampleTransform,
     SampleTransform,
     require_transforms,
     transform_one,
 )
-from runner.dataset.vision.border import Border
+from runner.dataset.vision.geometry import Border, Inter
 from runner.dataset.vision.image import (
+    PillowImage,
     border_of,
     borders_of,
+    decode_bytes,
     fill_of,
     height_and_width,
     image_of,
     inter_of,
+    is_pillow_image,
+    pillow,
     probability_of,
     range_of,
     size_of,
     symmetric_range,
 )
-from runner.dataset.vision.inter import Inter
 from runner.dataset.vision.padding import padded
-from runner.dataset.vision.pillow import PillowImage, decode_bytes, is_pillow_image, pillow
 from runner.errors import ConfigError
 from runner.mindspore.vision import color
 from runner.mindspore.vision.array_transforms import (

@@ -16,8 +16,7 @@ from runner.compile.ort.profiled_session import ProfiledProgram
 from runner.compile.program import Executable, SunkProgram
 from runner.core.graph import ValueObserver
 from runner.core.recorder import TimedInterpreter
-from runner.dataset.base_pipeline import Batch
-from runner.dataset.pipeline import Dataset
+from runner.dataset.pipeline import Batch, Dataset
 from runner.nn.steps import EagerStep, GraphStep, Step
 from runner.observe.profile import record
 from runner.observe.profile.clock import Clock

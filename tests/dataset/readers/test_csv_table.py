@@ -10,7 +10,7 @@ from damage import damaged
 from tables import table
 
 import runner.dataset as ds
-from runner.dataset.readers import csv_content
+from runner.dataset.readers import csv
 from runner.errors import ConfigError, DataError, RunnerError
 
 HOUSES = """area,city,rooms,price
@@ -285,8 +285,8 @@ def test_missing_files(write, tmp_path) -> None:
 
 def test_memory_is_checked_while_a_table_is_read(write, monkeypatch) -> None:
     requested: list[int] = []
-    monkeypatch.setattr(csv_content, "ROWS_PER_CHECK", 2)
-    monkeypatch.setattr(csv_content, "require_memory", lambda needed, **rows: requested.append(needed))
+    monkeypatch.setattr(csv, "ROWS_PER_CHECK", 2)
+    monkeypatch.setattr(csv, "require_memory", lambda needed, **rows: requested.append(needed))
     opened(write(HOUSES))
     assert requested == [2 * 4 * 12, 4 * 4 * 12]
 

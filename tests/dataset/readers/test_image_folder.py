@@ -10,9 +10,9 @@ from PIL import Image
 from tables import table
 
 import runner.dataset as ds
-from runner.dataset.readers import image_source
-from runner.dataset.readers.image_source import ImageFiles
-from runner.dataset.row_source import RowSource
+from runner.dataset.element_types import RowSource
+from runner.dataset.readers import image_file
+from runner.dataset.readers.image_file import ImageFiles
 from runner.dataset.stages import stages
 from runner.errors import ConfigError, DataError, RunnerError
 
@@ -94,8 +94,8 @@ def test_a_class_may_be_called_train(draw) -> None:
 
 def test_workers_change_no_byte_and_a_pass_can_begin_anywhere(draw, monkeypatch) -> None:
     folder = draw(CLASSES, height=20, width=15)
-    for cached in (image_source.CACHED_BYTES, 0):
-        monkeypatch.setattr(image_source, "CACHED_BYTES", cached)
+    for cached in (image_file.CACHED_BYTES, 0):
+        monkeypatch.setattr(image_file, "CACHED_BYTES", cached)
         one, four = (opened(folder, augment=True).shuffle(20).batch(2, True, n) for n in (1, 4))
         assert (one.threads, four.threads) == (1, 4)
         for epoch in range(3):
@@ -107,8 +107,8 @@ def test_workers_change_no_byte_and_a_pass_can_begin_anywhere(draw, monkeypatch)
 
 def test_images_are_decoded_when_a_batch_needs_them_and_once(draw, monkeypatch) -> None:
     calls: list[Path] = []
-    decode = image_source.decode
-    monkeypatch.setattr(image_source, "decode", lambda path, *more: calls.append(path) or decode(path, *more))
+    decode = image_file.decode
+    monkeypatch.setattr(image_file, "decode", lambda path, *more: calls.append(path) or decode(path, *more))
     data = opened(draw(CLASSES), normalize=False)
     assert calls == []
     rows = np.array([2, 0, 2])
@@ -121,7 +121,7 @@ def test_images_are_decoded_when_a_batch_needs_them_and_once(draw, monkeypatch) 
 
 
 def test_what_does_not_fit_is_decoded_again(draw, monkeypatch) -> None:
-    monkeypatch.setattr(image_source, "CACHED_BYTES", 12 * 12 * 3 * 4)
+    monkeypatch.setattr(image_file, "CACHED_BYTES", 12 * 12 * 3 * 4)
     files = sorted(draw({"cat": 5}).rglob("*.png"))
     source = ImageFiles(files, 12, 3)
     assert source._cache is None

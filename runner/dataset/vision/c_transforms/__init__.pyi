@@ -1,10 +1,17 @@
+from runner.dataset.vision.array_transforms import (
+    HWC2CHW as HWC2CHW,
+    CenterCrop as CenterCrop,
+    Normalize as Normalize,
+    NormalizePad as NormalizePad,
+    Pad as Pad,
+    Rescale as Rescale,
+    Resize as Resize,
+)
 from runner.dataset.vision.augment import (
     RandomCrop as RandomCrop,
     RandomHorizontalFlip as RandomHorizontalFlip,
     RandomVerticalFlip as RandomVerticalFlip,
 )
-from runner.dataset.vision.c_transforms.geometry import *
-from runner.dataset.vision.c_transforms.intensity import *
 from runner.mindspore.vision.array_transforms import (
     AutoContrast as AutoContrast,
     CutMixBatch as CutMixBatch,

@@ -5,10 +5,47 @@ Source positions are multiples of 1/1024 of a pixel, fractions for interpolation
 
 import math
 from collections.abc import Sequence
+from enum import IntEnum, StrEnum
 
 import numpy as np
 
-from runner.dataset.vision.inter import Inter
+# How images are padded, and the layouts of batches of images.
+
+
+class Border(StrEnum):
+    """Values of padding: a constant, the edge, or the image mirrored without or with its edge.
+
+    Source: `mindspore.dataset.vision.Border` r1.2.
+    """
+
+    CONSTANT = "constant"
+    EDGE = "edge"
+    REFLECT = "reflect"
+    SYMMETRIC = "symmetric"
+
+
+class ImageBatchFormat(IntEnum):
+    """The order of axes of a batch of images. Source: `mindspore.dataset.vision.utils.ImageBatchFormat` r1.2."""
+
+    NHWC = 0
+    NCHW = 1
+
+
+# Interpolation methods.
+
+
+class Inter(IntEnum):
+    """Interpolation, with the reference's names and numbers. Source: `mindspore.dataset.vision.Inter` r1.2."""
+
+    NEAREST = 0
+    ANTIALIAS = 1
+    LINEAR = 2
+    BILINEAR = 2
+    CUBIC = 3
+    BICUBIC = 3
+
+
+# Affine images of an image in the fixed-point arithmetic of OpenCV's `warpAffine`, which the reference calls.
 
 POSITION_BITS = 10
 FRACTION_BITS = 5
