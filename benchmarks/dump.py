@@ -29,9 +29,9 @@ from runner.dataset import NumpySlicesDataset
 from runner.device import Device
 from runner.host.threads import kernel_threads
 from runner.nn.steps import DebugPrograms
-from runner.observe.dump.async_writer import AsyncWriter
 from runner.observe.dump.dumper import Dumper
 from runner.observe.dump.settings import DumpSettings, Iterations
+from runner.observe.dump.writers import AsyncWriter
 
 BATCH, EVERY = 32, 100
 

@@ -28,7 +28,7 @@ from runner.dataset.pipeline import Dataset
 from runner.dataset.stages import stages
 from runner.device import Device
 from runner.host.threads import kernel_threads
-from runner.observe.profile import write
+from runner.observe.profile import files
 from runner.observe.profile.record import ProfileRecord
 from runner.observe.profile.settings import ProfileSettings, ProfileTarget
 from runner.train import Model
@@ -73,7 +73,7 @@ class Watched:
 
     def _write(self, record: ProfileRecord, data: Dataset) -> None:
         start = time.perf_counter()
-        write.write(record, self.settings, self.place, stages(data))
+        files.write(record, self.settings, self.place, stages(data))
         self.records.append(record)
         self.written = time.perf_counter() - start
 

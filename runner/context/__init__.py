@@ -28,7 +28,7 @@ from runner.host.lazy import reference_attribute
 from runner.host.ownership import OutputDirectory
 from runner.observe import dump, graph, profile
 from runner.observe.dump.settings import FILES as DUMP_FILES, PATH_KEY
-from runner.observe.graph.settings import FILES as GRAPH_FILES, writable_folder
+from runner.observe.graph.folder import FILES as GRAPH_FILES, writable_folder
 from runner.observe.profile.settings import FILES as PROFILE_FILES
 from runner.ops import print_file
 from runner.validation.arguments import flag
@@ -162,7 +162,7 @@ def value_observer() -> ValueObserver:
     if not config:
         return NO_VALUES
     if config not in _dumpers:
-        settings = dump.json_config.from_environment(dump.VARIABLE)
+        settings = dump.settings.from_environment(dump.VARIABLE)
         _dumpers[config] = NO_VALUES if settings is None else dumper(settings, PATH_KEY, config)
         atexit.register(_dumpers[config].close)
     return _dumpers[config]

@@ -17,7 +17,7 @@ from runner.host import files, ownership
 from runner.host.ownership import OutputDirectory
 from runner.observe import dump as dumps
 from runner.observe.dump.settings import FILES as DUMP_FILES, PATH_KEY
-from runner.observe.graph.settings import FILES as GRAPH_FILES, check_folder
+from runner.observe.graph.folder import FILES as GRAPH_FILES, check_folder
 from runner.observe.profile.settings import FILES as PROFILE_FILES
 
 GE_TIME = "%Y%m%d%H%M%S"  # the name of a folder of GE (spec section 7)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runner.errors import ConfigError, DataError, MismatchError, StorageError
-from runner.observe.dump.locate import find_iterations
-from runner.observe.dump.metrics import Tolerance
+from runner.observe.tolerance import Tolerance
 from runner.report.diff_metrics import MetricTolerance, Row, compare_runs
-from runner.report.dump import diff_command as dumps
+from runner.report.dump import tables as dumps
+from runner.report.dump.reader import find_iterations
 from runner.report.format import csv_text, markdown, tables, verdict
 from runner.report.record import RunRecord
 from runner.report.terminal import open_console, print_line, print_table

@@ -22,7 +22,7 @@ from runner.importer.all_values import AllValues
 from runner.importer.graph import OnnxNode
 from runner.importer.model_file import with_all_outputs
 from runner.importer.network import OnnxNetwork
-from runner.observe.dump.metrics import Measures, Tolerance, measure
+from runner.observe.tolerance import Measures, Tolerance, measure
 from runner.report.terminal import open_console, print_line
 
 ROWS = 8  # samples that are compared, unless the file fixes their number

@@ -18,7 +18,7 @@ from runner.config.compose import CommandLine, compose
 from runner.config.groups import GROUPS
 from runner.config.groups.dump import AsyncDump, GeDump, NoDump, SyncDump, is_requested
 from runner.experiment import dump
-from runner.observe.dump import VARIABLE, json_config
+from runner.observe.dump import VARIABLE, settings as json_config
 from runner.observe.dump.settings import DumpSettings, Iterations
 from runner.validation.rules import validate
 

@@ -22,11 +22,10 @@ from runner.device import Device
 from runner.errors import ConfigError, RunnerError, ShapeError
 from runner.host import seed
 from runner.nn.steps import EagerStep, GraphStep
-from runner.observe.graph import reader
-from runner.observe.graph.describe import describe
-from runner.observe.graph.dot import dot
+from runner.observe.graph import listing as reader
+from runner.observe.graph.listing import describe, text
+from runner.observe.graph.pictures import dot
 from runner.observe.graph.proto import proto
-from runner.observe.graph.text import text
 from runner.types import TensorType
 
 X = np.float32([[1, -2, 3], [0.5, 4, -1]])

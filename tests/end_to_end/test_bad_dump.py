@@ -15,7 +15,7 @@ from runner.config.check import check
 from runner.config.compose import CommandLine, compose
 from runner.errors import ConfigError, ConfigErrors, StorageError
 from runner.experiment import dump
-from runner.observe.dump import VARIABLE, json_config
+from runner.observe.dump import VARIABLE, settings
 
 ROOT = Path(__file__).parents[2]
 COMMON = {
@@ -326,14 +326,14 @@ def test_a_text(text, pieces, place):
 @pytest.mark.parametrize(("value", "pieces"), ENVIRONMENT)
 def test_the_environment(value, pieces, place, monkeypatch):
     monkeypatch.setenv(VARIABLE, value)
-    for call in (lambda: check({}), lambda: json_config.from_environment(VARIABLE)):
+    for call in (lambda: check({}), lambda: settings.from_environment(VARIABLE)):
         assert_tells(only_error_of(call), VARIABLE, pieces)
 
 
 def test_a_key_of_the_file_that_the_environment_names(place, monkeypatch):
     (place / "mine.json").write_text(json.dumps({"common_dump_settings": {**COMMON, "iteration": "8-5"}}))
     monkeypatch.setenv(VARIABLE, str(place / "mine.json"))
-    for call in (lambda: check({}), lambda: json_config.from_environment(VARIABLE)):
+    for call in (lambda: check({}), lambda: settings.from_environment(VARIABLE)):
         pieces = (f"file     {place}/mine.json\n", '"8-5"', "nearest  5-8\n")
         assert_tells(only_error_of(call), "common_dump_settings.iteration", pieces)
 

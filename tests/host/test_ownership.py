@@ -18,7 +18,7 @@ from runner.errors import BusyError, DataError
 from runner.host import files, ownership
 from runner.host.ownership import RECORD, OutputDirectory, Owner, claim, conflict, owner_of
 from runner.observe.dump.settings import FILES as DUMP_FILES
-from runner.observe.graph.settings import FILES as GRAPH_FILES
+from runner.observe.graph.folder import FILES as GRAPH_FILES
 from runner.observe.profile.settings import FILES as PROFILE_FILES
 
 ALL_FILES = (*DUMP_FILES, *GRAPH_FILES, *PROFILE_FILES)

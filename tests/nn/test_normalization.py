@@ -9,7 +9,7 @@ from runner import nn, ops
 from runner.core.gradients import gradients
 from runner.core.values import Tensor
 from runner.errors import ConfigError, ShapeError
-from runner.observe.graph.describe import attribute_text
+from runner.observe.graph.listing import attribute_text
 
 BOTH = pytest.mark.parametrize("mode", MODES)
 X = np.random.default_rng(4).normal(3.0, 2.0, (6, 2, 4, 3)).astype(np.float32)

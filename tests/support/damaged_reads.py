@@ -29,7 +29,7 @@ from runner.errors import RunnerError
 from runner.experiment import resume
 from runner.experiment.sweep import journal, sweep
 from runner.experiment.sweep.state import SweepState
-from runner.observe.graph import reader
+from runner.observe.graph import listing
 from runner.ops.print_file import PrintFile, parse_print
 from runner.train.checkpoint import arrays, load_checkpoint, state
 
@@ -151,7 +151,7 @@ def _dumps(folder: Path) -> dict[str, Sample]:
         convert = partial(_command, "convert", "-d", str(path), "-out", str(folder / "converted"))
         found[name] = Sample(path, partial(_in_turn, [compare, convert] if kind == "cann" else [compare]))
     ir = next((folder / "sync").rglob("*.ir"))
-    found["graph"] = Sample(ir, partial(reader.read, ir))
+    found["graph"] = Sample(ir, partial(listing.read, ir))
     order = next((folder / "sync").rglob("*.csv"))
     compare = partial(_command, "compare", str(folder / "sync"), str(folder / "other"), "--dumps")
     found["execution order"] = Sample(order, compare)

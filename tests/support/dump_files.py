@@ -7,10 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from runner import dtype as dt
-from runner.observe.dump.cann_file import TensorHeader, header
-from runner.observe.dump.file_names import AsyncName, NpyName, SyncName, sanitised
-from runner.observe.graph.listing import ListedLine, Listing, Operation, Subgraph
-from runner.observe.graph.text import text
+from runner.observe.dump.cann import AsyncName, NpyName, SyncName, TensorHeader, header, sanitised
+from runner.observe.graph.listing import ListedLine, Listing, Operation, Subgraph, text
 from runner.types import TensorType
 
 CONV, RELU, GRADIENT, MOMENTUM = ORDER = (

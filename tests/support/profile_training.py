@@ -15,7 +15,7 @@ from runner.dataset import NumpySlicesDataset
 from runner.dataset.pipeline import Dataset
 from runner.dataset.stages import stages
 from runner.device import Device
-from runner.observe.profile import write
+from runner.observe.profile import files
 from runner.observe.profile.record import ProfileRecord
 from runner.observe.profile.settings import ProfileSettings, ProfileTarget
 from runner.train.profile.profiler import TrainingProfiler
@@ -50,7 +50,7 @@ class Training:
 
     def _written(self, record: ProfileRecord, data: Dataset) -> None:
         self.records.append(record)
-        self.lines += write.write(record, self.settings, self.place, stages(data))
+        self.lines += files.write(record, self.settings, self.place, stages(data))
 
     def table(self, name: str) -> list[dict[str, str]]:
         """The rows of a CSV file."""

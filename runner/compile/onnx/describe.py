@@ -12,7 +12,7 @@ from runner.core.graph import Graph
 from runner.core.lowering import FUSED
 from runner.core.source import user_line
 from runner.observe.graph import listing
-from runner.observe.graph.describe import attribute_text, constant_text, device_type, instance_name, source_lines
+from runner.observe.graph.listing import attribute_text, constant_text, device_type, instance_name, source_lines
 from runner.types import TensorType
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from runner.core.graph import Graph
 from runner.core.operators import Node
 from runner.core.values import Value
 from runner.device import Device
-from runner.observe.profile.ort_profile import OrtEvent, OrtProfile, OrtRun, OrtStep, read
-from runner.observe.profile.record import NodeExecution, ProfiledStep
+from runner.observe.profile.record import NodeExecution, OrtEvent, OrtProfile, OrtRun, OrtStep, ProfiledStep, read
 
 if TYPE_CHECKING:
     from runner.compile.onnx.lower import ModelProto

@@ -26,7 +26,7 @@ from runner.core.operators import Node
 from runner.core.precision import Needs
 from runner.device import UNTUNED, Device, Tuning
 from runner.host.machine import usable_cores
-from runner.observe.profile.cost import cost
+from runner.observe.profile.record import cost
 
 GAIN = 0.98  # a faster step takes at most this share of the time
 LAST_PAIRS = 3 * PAIRS

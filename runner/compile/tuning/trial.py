@@ -14,7 +14,7 @@ from runner.compile.work import suited
 from runner.core.graph import Graph
 from runner.core.values import Parameter
 from runner.device import Device, Tuning
-from runner.observe.dump.metrics import DEFAULT
+from runner.observe.tolerance import DEFAULT
 from runner.types import TensorType
 
 BLOCK_SECONDS = 0.02  # the approximate duration of the blocks in which steps are timed

@@ -19,7 +19,7 @@ STEPS = 'numbers and ascending ranges with "|" between them, at most 100, such a
 
 def _path_in_json(config: str | None, group: object) -> str | None:
     """The folder of the dump that a JSON file requests. Raises ConfigError or ConfigErrors."""
-    return None if config is None else str(dump.json_config.read(Path(config), "dump.config").path)
+    return None if config is None else str(dump.settings.read(Path(config), "dump.config").path)
 
 
 class NoDump(Frozen):
@@ -79,14 +79,14 @@ def settings(group: Dump, defaults: Mapping[str, str]) -> DumpSettings | None:
     """
     if isinstance(group, NoDump):
         if group.config is None:
-            return dump.json_config.from_environment(dump.VARIABLE) if is_requested(group) else None
-        return dump.json_config.read(Path(group.config), "dump.config")
+            return dump.settings.from_environment(dump.VARIABLE) if is_requested(group) else None
+        return dump.settings.read(Path(group.config), "dump.config")
     if isinstance(group, GeDump):
         return _ge_settings(group, defaults["net_name"]) if group.enable_dump else None
     if not group.enable:
         return None
     values = {**vars(group), **{name: value for name, value in defaults.items() if getattr(group, name) is None}}
-    return DumpSettings.from_values(values, "dump.", dump.json_config.text(values))
+    return DumpSettings.from_values(values, "dump.", dump.settings.text(values))
 
 
 def _ge_settings(group: GeDump, net_name: str) -> DumpSettings:
@@ -100,7 +100,7 @@ def _ge_settings(group: GeDump, net_name: str) -> DumpSettings:
         trans_flag=False,
         file_format=group.file_format,
         queue_mb=group.queue_mb,
-        source=dump.json_config.text(vars(group)),
+        source=dump.settings.text(vars(group)),
     )
 
 

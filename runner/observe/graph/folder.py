@@ -9,6 +9,7 @@ NN counts the stages of a program, XXXX the stages of all programs that are save
 stage that changed nothing is not written. Images (.svg) require Graphviz or the extra `viz`.
 """
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable
@@ -19,15 +20,40 @@ from typing import cast
 
 from runner.core.graph import Graph, GraphObserver
 from runner.core.operators import Node
-from runner.errors import StorageError
+from runner.errors import ConfigError, StorageError
 from runner.host.console import LOG
 from runner.host.files import make_directory, remove, storage_errors, write_atomically
-from runner.observe.graph.describe import describe
-from runner.observe.graph.dot import dot
-from runner.observe.graph.listing import Listing
+from runner.observe.graph.listing import Listing, describe, text
+from runner.observe.graph.pictures import dot
 from runner.observe.graph.proto import proto
-from runner.observe.graph.settings import FAILED, FILES, writable_folder
-from runner.observe.graph.text import text
+
+# Where graphs are saved: the names of the files, and the checks of the folder in `save_graphs_path`.
+
+FAILED = "analyze_fail.ir"
+FILES = (  # patterns of what is written
+    *(f"[0-9][0-9]_*_[0-9][0-9][0-9][0-9].{suffix}" for suffix in ("ir", "dot", "svg")),
+    *("trace_code_graph_*.ir", "ms_output_trace_code_graph_*.pb", "execution_order/ms_execution_order_graph_*.csv"),
+    FAILED,
+)
+
+
+def check_folder(folder: Path) -> None:
+    """Raise ConfigError if a folder cannot be created because it, or one above it, is a file."""
+    for place in (folder, *folder.parents):
+        if place.exists() and not place.is_dir():
+            raise ConfigError("save_graphs_path is a file", value=folder, file=place, allowed="a folder")
+
+
+def writable_folder(folder: Path) -> Path:
+    """A writable folder, created if necessary. Raises ConfigError for a file and StorageError."""
+    check_folder(folder)
+    make_directory(folder)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise StorageError("save_graphs_path is not writable", path=folder)
+    return folder
+
+
+# The folder of `save_graphs`: every stage of every program, and the executed graph.
 
 ORDER_HEADER = "NodeExecutionOrder-FullNameWithScope"
 RENDERERS = "dot", "graphviz-pure"  # the second one is part of the extra `viz`

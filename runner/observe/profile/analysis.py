@@ -7,19 +7,77 @@ ranks: these wait for each other, and wait longer when all ranks are profiled. E
 `exchange_factor` scales them to their duration in steps that are not profiled.
 """
 
+import json
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
-from runner.observe.profile.distribution import Distribution, distribution, of_steps
+from runner.dataset.stages import Stage
+from runner.host.console import csv_text
 from runner.observe.profile.fp_bp_points import StepPoints, find_operator, find_points
 from runner.observe.profile.record import DeviceCall, NodeExecution, Part, ProfiledOperator, ProfiledStep, ProfileRecord
-from runner.observe.profile.schedule import SAMPLES
-from runner.observe.profile.settings import ProfileSettings
+from runner.observe.profile.settings import SAMPLES, WARM_UP, ProfileSettings, ProfileTarget
 from runner.observe.profile.step_rows import StepRow, step_rows
+
+# The distribution of a time over the steps of a training, and what two of them say of each other.
+
+# The share by which the time of an operator differs from run to run, in which it is in another place of the memory and
+# beside other processes. Medians of equal operators of LeNet-5 differed by up to 0.2 in eight runs.
+BETWEEN_RUNS = 0.25
+
+
+class Distribution(NamedTuple):
+    """Nanoseconds of a step, in so many `samples`: their `value`, and the quartiles `low` and `high`.
+
+    A sample is a step, or a call of the device for several steps. The value is the median unless `is_mean`.
+    """
+
+    samples: int
+    value: float
+    low: float
+    high: float
+    is_mean: bool = False
+
+    def exceeds(self, other: "Distribution") -> bool:
+        """Whether the time is longer by more than the spread, so that the quartiles do not overlap, and by more than
+        runs differ: of the longer time the lower quartile counts, since a few disturbed steps raise the median.
+        """
+        return self.low > other.high and (1 - BETWEEN_RUNS) * self.low > other.value
+
+
+NOTHING = Distribution(0, 0.0, 0.0, 0.0)
+
+
+def distribution(samples: Iterable[tuple[float, int]]) -> Distribution:
+    """The distribution of samples: the time of a step, and the number of steps that had this time in the mean."""
+    ordered = sorted(samples)
+    if not ordered:
+        return NOTHING
+    low, median, high = (_quantile(ordered, quarters) for quarters in (1, 2, 3))
+    return Distribution(len(ordered), median, low, high)
+
+
+def of_steps(times: Iterable[float]) -> Distribution:
+    """The distribution of times of single steps."""
+    return distribution((time, 1) for time in times)
+
+
+def _quantile(ordered: list[tuple[float, int]], quarters: int) -> float:
+    """The shortest time that so many quarters of all steps do not exceed; of two such times, their mean."""
+    target, seen = quarters * sum(steps for _, steps in ordered), 0
+    for k, (time, steps) in enumerate(ordered):
+        seen += 4 * steps
+        if seen == target and k + 1 < len(ordered):
+            return (time + ordered[k + 1][0]) / 2
+        if seen >= target:
+            return time
+    return ordered[-1][0]
+
+
+# Analysis of a record: the time of each operator, and the parts of every step.
 
 COPY = "Identity"
 
@@ -229,3 +287,321 @@ class Analysis:
 def owner(execution: NodeExecution) -> str:
     """The operator to which the time of a node is attributed; the node itself when it implements none."""
     return execution.operators[0] if execution.operators else execution.node
+
+
+# `minddata_pipeline_raw_{d}.csv` and `pipeline_profiling_{d}.json` (spec section 5.2): the operators of the data
+# pipeline, their queues, and whether the run waits for data.
+#
+# The size of a queue is sampled whenever the training requests a batch. Only the last operator has a queue, and only
+# where threads prepare batches ahead; the others pass their rows on directly.
+
+COLUMNS = (
+    *("op_id", "op_type", "num_workers", "output_queue_size", "output_queue_average_size", "output_queue_length"),
+    *("output_queue_usage_rate", "sample_interval", "parent_id", "children_id"),
+)
+NOTICEABLE, LARGE = 0.05, 0.25  # shares of the time
+
+
+def raw(analysis: Analysis, stages: Sequence[Stage]) -> str:
+    """The CSV table: a row for each operator, number 0 is the last one."""
+    rows = []
+    sizes = analysis.record.queue_sizes
+    for number, stage in enumerate(stages):
+        queue: tuple[object, ...] = ("", "", "", "")
+        if stage.queue is not None and sizes:
+            mean = sum(sizes) / len(sizes)
+            queue = (json.dumps(sizes), f"{mean:.2f}", stage.queue, f"{mean / stage.queue:.4f}")
+        parent = "" if number == 0 else number - 1
+        children = json.dumps([number + 1] if number + 1 < len(stages) else [])
+        rows.append((number, stage.kind, stage.workers, *queue, _interval(analysis), parent, children))
+    return csv_text([COLUMNS, *rows])
+
+
+def profile(analysis: Analysis, stages: Sequence[Stage]) -> dict[str, Any]:
+    """The content of the JSON file: the same, the time of each operator, and the sentence."""
+    listed = []
+    for number, stage in enumerate(stages):
+        one: dict[str, Any] = {
+            "op_id": number,
+            "op_type": stage.kind,
+            "what": stage.detail,
+            "num_workers": stage.workers,
+        }
+        metrics: dict[str, Any] = {}
+        if stage.queue is not None:
+            metrics["output_queue"] = {"size": analysis.record.queue_sizes, "length": stage.queue}
+        if stage.microseconds is not None:
+            metrics["time_us_per_batch"] = round(stage.microseconds, 3)
+        listed.append(one | {"metrics": metrics or None, "children": [number + 1][: len(stages) - 1 - number] or None})
+    waited = sum(call.waited for call in analysis.record.calls)
+    return {
+        "sampling_interval": _interval(analysis),
+        "sampling": "the queue was sampled when a batch was requested; the interval is the mean, in milliseconds",
+        "time_us_per_batch": "measured after the training, each operator alone",
+        "waited_ms": round(waited / 1e6, 3),
+        "waited_share": round(waiting_share(analysis), 5),
+        "sentence": sentence(analysis),
+        "op_info": listed,
+    }
+
+
+def waiting_share(analysis: Analysis) -> float:
+    """The share of the time of a step that is spent on its data."""
+    return analysis.parts["data_preparation"].value / (analysis.step or 1.0) if analysis.parts else 0.0
+
+
+def waits_often(analysis: Analysis) -> bool:
+    """Whether waits for data are a large share of the steps also without the longest wait, which another process may
+    have caused.
+    """
+    calls = sorted(analysis.waiting_calls, key=lambda call: call.waited)[:-1]
+    waited = sum(call.waited for call in calls) / max(1, sum(call.steps for call in calls))
+    return waited > LARGE * (analysis.step - analysis.waits.value + waited)
+
+
+def sentence(analysis: Analysis) -> str:
+    """A sentence on whether the run waits for data."""
+    share = waiting_share(analysis)
+    time = f"{share:.1%} of its time"
+    if share < NOTICEABLE:
+        return f"The run does not wait for data: {time}."
+    return f"The run {'waits' if share > LARGE and waits_often(analysis) else 'sometimes waits'} for data: {time}."
+
+
+def _interval(analysis: Analysis) -> float:
+    calls = analysis.record.calls
+    if len(calls) < 2:
+        return 0.0
+    return round((calls[-1].start - calls[0].start) / (len(calls) - 1) / 1e6, 3)
+
+
+# Which operators take most of a step, as far as the timed steps can separate them.
+
+WIDTH = 88  # of a name in a line
+
+
+class RankedOperator(NamedTuple):
+    """An operator with its places, 1 for the most expensive one.
+
+    Operators that the timed steps do not separate have the same places, from `first` to `last`.
+    """
+
+    operator: OperatorTimes
+    first: int
+    last: int
+
+    @property
+    def places(self) -> str:
+        """The places as text: `3`, or `1-4`."""
+        return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+
+    @property
+    def label(self) -> str:
+        """The full name, or the end of a long one."""
+        name = self.operator.name
+        return name if len(name) <= WIDTH else "…" + name[1 - WIDTH :]
+
+
+def ranking(analysis: Analysis) -> list[RankedOperator]:
+    """The operators that take time, the longest median first; none when too few steps were timed."""
+    if len(analysis.record.profiled_steps) < SAMPLES:
+        return []
+    ordered = sorted((t for t in analysis.operator_times if t.median), key=lambda times: -times.median)
+    groups: list[list[OperatorTimes]] = []
+    for operator in ordered:
+        if not groups or groups[-1][0].distribution.exceeds(operator.distribution):
+            groups.append([])
+        groups[-1].append(operator)
+    ranked: list[RankedOperator] = []
+    for group in groups:
+        first = len(ranked) + 1
+        ranked += [RankedOperator(operator, first, len(ranked) + len(group)) for operator in group]
+    return ranked
+
+
+def remark(analysis: Analysis, ranked: list[RankedOperator]) -> str | None:
+    """A sentence on what the ranking does not say; None when the first place is clear, or no operator was timed."""
+    timed = len(analysis.record.profiled_steps)
+    if 0 < timed < SAMPLES:
+        steps = f"{timed} step{'' if timed == 1 else 's'}"
+        return f"Operators are not ranked: they were timed in {steps}, and a ranking needs {SAMPLES}."
+    if not ranked or ranked[0].last == 1:
+        return None
+    return (
+        f"The first {ranked[0].last} cannot be separated: their quartiles overlap, or they differ by less than"
+        f" {BETWEEN_RUNS:.0%}, as the same operator does from run to run."
+    )
+
+
+# The recommendation of a profile: one thing to try next.
+#
+# There is none from fewer than `SAMPLES` timed steps, and a share of the step counts only if its lower quartile is
+# large.
+
+OVERHEAD = 0.15  # a share of the step that is worth a recommendation
+
+
+def advice(analysis: Analysis, target: ProfileTarget, ranked: Sequence[RankedOperator]) -> str:
+    """One thing to try next."""
+    if waits_often(analysis) and sum(call.steps for call in analysis.waiting_calls) >= SAMPLES:
+        return "dataset.num_parallel_workers=2 or more: the run waits for data"
+    if not analysis.settings.steps:
+        return "profiling.task_trace=on, to see the operators"
+    if (timed := len(analysis.record.profiled_steps)) < SAMPLES:
+        enough = SAMPLES + WARM_UP
+        return f"max_steps={enough} or more: {timed} timed steps are too few for advice, {SAMPLES} are needed"
+    if target.mode == "pynative":
+        return "mode=graph: the same numbers, in one call for each step or for many"
+    return _of_the_graph(analysis, target, ranked)
+
+
+def _of_the_graph(analysis: Analysis, target: ProfileTarget, ranked: Sequence[RankedOperator]) -> str:
+    parts, whole = analysis.parts, analysis.step
+    exchanges, callbacks, data = parts["aggregation"], parts["callbacks_and_python"], parts["data_preparation"]
+    if exchanges.low / whole > LARGE:
+        share = exchanges.value / whole
+        return f"a larger dataset.batch_size: {share:.0%} of a step are exchanges, and waiting for other ranks in them"
+    if (callbacks.low + data.low) / whole > OVERHEAD and not analysis.record.sunk and target.ranks == 1:
+        outside = (callbacks.value + data.value) / whole
+        return f"dataset_sink_mode=true: {outside:.0%} of a step is spent on the host"
+    pauses = _pauses(analysis)
+    if pauses.low > OVERHEAD:
+        share = pauses.value
+        return f"a larger dataset.batch_size: {share:.0%} of a step are pauses between operators, which are too small"
+    tuned = "session.auto_tune_mode='RL,GA' or " if target.ranks == 1 else ""
+    return f"{tuned}a narrower network: most of a step is computing{_where(ranked, whole)}"
+
+
+def _where(ranked: Sequence[RankedOperator], whole: float) -> str:
+    """The share of the most expensive operator, or of those that cannot be separated."""
+    first = [one for one in ranked if one.first == 1]
+    if not first:
+        return ""
+    share = sum(one.operator.median for one in first) / whole
+    name = first[0].label if len(first) == 1 else f"the first {len(first)} operators"
+    return f", {share:.0%} of it in {name}"
+
+
+def _pauses(analysis: Analysis) -> Distribution:
+    """The share of a step in which no node is executed, without the overhead of the profile."""
+    shares = []
+    for step in analysis.record.profiled_steps:
+        inside = sum(map(analysis.corrected, step.executions))
+        between = step.stop - step.start - sum(e.stop - e.start for e in step.executions)
+        pauses = between * analysis.pause_factor
+        shares.append(pauses / ((pauses + inside) or 1.0))
+    return of_steps(shares)
+
+
+# The figures of a profile: the one source of what people read of it, on the console and in `runner report`.
+#
+# `profile_summary_{d}.json` holds them: times in microseconds, shares of a step from 0 to 1. A time has its median (of
+# waits for data, the mean), the quartiles, and the number of samples.
+
+LISTED = 50  # operators in the file; the tables have all
+LABELS = {
+    "data_preparation": "data preparation",
+    "forward": "forward",
+    "backward": "backward",
+    "aggregation": "gradient aggregation",
+    "update": "update",
+    "rest_of_the_device_call": "rest of the call",
+    "callbacks_and_python": "callbacks and Python",
+}
+
+
+class ProfileFigures(NamedTuple):
+    """The figures. `step` is the sum of all parts in nanoseconds, `spread` the distribution of this sum.
+
+    `parts` are those that take time, by label; `operators` counts all that were timed, `ranked` are those that take
+    time.
+    """
+
+    title: str
+    steps: int
+    timed: int
+    warm_up: list[int]
+    threads: int
+    step: float
+    spread: Distribution
+    parts: dict[str, Distribution]
+    operators: int
+    ranked: list[RankedOperator]
+    sentences: list[str]
+    notes: list[str]
+    next: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The content of the file."""
+        return {
+            "title": self.title,
+            "steps": self.steps,
+            "timed_steps": self.timed,
+            "warm_up_steps": self.warm_up,
+            "threads": self.threads,
+            "step_us": round(self.step / 1e3, 3),
+            "step": _time(self.spread),
+            "parts": [{"part": name, **self._with_share(part)} for name, part in self.parts.items()],
+            "operators": self.operators,
+            "ranking": [
+                {
+                    "places": one.places,
+                    "full_op_name": one.operator.name,
+                    "op_type": one.operator.kind,
+                    **self._with_share(one.operator.distribution),
+                    "shares_nodes_with": list(one.operator.shared_with),
+                }
+                for one in self.ranked[:LISTED]
+            ],
+            "sentences": self.sentences,
+            "notes": self.notes,
+            "next": self.next,
+        }
+
+    def _with_share(self, time: Distribution) -> dict[str, Any]:
+        return {**_time(time), "share": round(time.value / (self.step or 1.0), 5)}
+
+
+def figures(analysis: Analysis, target: ProfileTarget) -> ProfileFigures:
+    """The figures of a profile."""
+    record, ranked = analysis.record, ranking(analysis)
+    label = f" of {target.label}" if target.label else ""
+    return ProfileFigures(
+        title=f"profile{label}",
+        steps=sum(call.steps for call in record.calls),
+        timed=len(record.profiled_steps),
+        warm_up=[number + 1 for number in sorted(record.warm_up)],
+        threads=record.threads,
+        step=analysis.step,
+        spread=analysis.step_distribution,
+        parts={LABELS[name]: part for name, part in analysis.parts.items() if part.value},
+        operators=len(record.operators),
+        ranked=ranked,
+        sentences=[text for text in (remark(analysis, ranked), sentence(analysis)) if text],
+        notes=_notes(analysis),
+        next=advice(analysis, target, ranked),
+    )
+
+
+def _notes(analysis: Analysis) -> list[str]:
+    """Remarks, and the hardware metrics that this machine does not provide, by reason."""
+    record = analysis.record
+    notes = list(record.remarks)
+    if record.profiled_steps and analysis.unprofiled_step is None:
+        notes.append(f"fewer than {SAMPLES} steps ran without timed operators: the times include what the timing costs")
+    reasons: dict[str, list[str]] = {}
+    for name, reason in record.missing_counters.items():
+        reasons.setdefault(reason, []).append(name)
+    for reason, names in reasons.items():
+        metric = analysis.settings.ai_core_metrics
+        notes.append(f"ai_core_metrics={metric}: this machine does not provide {', '.join(names)}: {reason}")
+    return notes
+
+
+def _time(time: Distribution) -> dict[str, Any]:
+    values = {
+        "mean_us" if time.is_mean else "median_us": time.value,
+        "lower_quartile_us": time.low,
+        "upper_quartile_us": time.high,
+    }
+    return {**{name: round(value / 1e3, 3) for name, value in values.items()}, "samples": time.samples}

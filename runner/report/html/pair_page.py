@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 
 from runner.errors import RunnerError
-from runner.observe.dump.dump import Dump
-from runner.observe.dump.metrics import Tolerance
+from runner.observe.tolerance import Tolerance
 from runner.report.compare import has_dump
 from runner.report.diff_metrics import MetricTolerance, compare_runs
-from runner.report.dump.diff_command import compare
-from runner.report.dump.diff_rows import Row, remarks, tolerance_text, user_line
+from runner.report.dump.tables import Row, compare, remarks, tolerance_text, user_line
+from runner.report.dump.walk import Dump
 from runner.report.format import format_value, tables, verdict
 from runner.report.html.layout import Section, badge
 from runner.report.html.markup import Content, Markup, breakable, concat, table, tag

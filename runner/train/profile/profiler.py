@@ -16,10 +16,9 @@ from runner.device import Device
 from runner.errors import ConfigError
 from runner.nn.cell import Cell
 from runner.nn.steps import Step
-from runner.observe.profile import write
-from runner.observe.profile.clock import Clock
+from runner.observe.profile import files
 from runner.observe.profile.fp_bp_points import check_point
-from runner.observe.profile.record import ProfileRecord, operators_in
+from runner.observe.profile.record import Clock, ProfileRecord, operators_in
 from runner.observe.profile.settings import ProfileSettings, ProfileTarget
 from runner.observe.profile.single_op import SingleOperator, TimingStatistics, measure_time, parse_operator
 from runner.train.callback import Callback, CallbackList
@@ -138,7 +137,7 @@ def profiler_from_settings(settings: ProfileSettings, mode: int, device: Device)
 
     def write_files(record: ProfileRecord, data: Dataset) -> None:
         target = ProfileTarget(MODES[mode], device.target.lower(), world().rank, world().size)
-        for line in write.write(record, settings, target, stages(data)):
+        for line in files.write(record, settings, target, stages(data)):
             print(line)  # noqa: T201  the summary
 
     return TrainingProfiler(settings, write_files)

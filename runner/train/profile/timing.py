@@ -19,7 +19,7 @@ from runner.core.recorder import TimedInterpreter
 from runner.dataset.pipeline import Batch, Dataset
 from runner.nn.steps import EagerStep, GraphStep, Step
 from runner.observe.profile import record
-from runner.observe.profile.clock import Clock
+from runner.observe.profile.record import Clock
 from runner.train.callback import Callback, CallbackList, RunContext
 from runner.train.callback.base import Event
 from runner.train.sink import Sink

@@ -18,7 +18,7 @@ from runner.core.tracer import trace
 from runner.device import Device
 from runner.errors import DeviceError, InternalError, RunnerError, ShapeError, TrainingError
 from runner.experiment.graphs import FailedGraph
-from runner.observe.graph.settings import FAILED
+from runner.observe.graph.folder import FAILED
 from runner.types import TensorType
 
 HERE = Path(__file__)

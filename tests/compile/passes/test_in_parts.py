@@ -19,9 +19,7 @@ from runner.core.operators import infer
 from runner.core.tracer import trace
 from runner.core.values import Value
 from runner.device import Device, Tuning
-from runner.observe.graph.describe import describe
-from runner.observe.graph.reader import parse
-from runner.observe.graph.text import text
+from runner.observe.graph.listing import describe, parse, text
 from runner.types import TensorType
 
 MODULE = sys.modules[in_parts.__module__]

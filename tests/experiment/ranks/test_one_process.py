@@ -20,7 +20,7 @@ from runner.errors import ConfigError, TrainingError
 from runner.experiment.ranks import synchronize
 from runner.nn.gradient_reducer import DistributedGradReducer
 from runner.nn.steps import EagerStep, GraphStep
-from runner.observe.dump.first_failure import FirstFailure
+from runner.observe.dump.dumper import FirstFailure
 from runner.train.failure_replay import FailureReplay
 from runner.train.steps import StepByStep
 from runner.types import TensorType

@@ -18,7 +18,7 @@ from runner.core.values import Parameter
 from runner.dataset import NumpySlicesDataset
 from runner.dataset.stages import stages
 from runner.device import Device
-from runner.observe.profile import write
+from runner.observe.profile import files
 from runner.observe.profile.settings import ProfileSettings, ProfileTarget
 from runner.train.profile.profiler import TrainingProfiler
 
@@ -60,7 +60,7 @@ def trained(mode, folder=None, **settings):
 
     def written(record, data):
         place = ProfileTarget(mode, "cpu", world.world().rank, world.world().size)
-        said.extend([record, write.write(record, profiled, place, stages(data))])
+        said.extend([record, files.write(record, profiled, place, stages(data))])
 
     model = Model(net, mode=MODES[mode], device=Device(threads=1))
     model.train_network = nn.TrainOneStepCell(net, nn.SGD(net.trainable_params(), 0.01))

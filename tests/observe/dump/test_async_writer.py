@@ -24,8 +24,8 @@ from runner.core.lowering import LAST, TILED
 from runner.core.operators import Node
 from runner.errors import StorageError
 from runner.host import files
-from runner.observe.dump.async_writer import AsyncWriter
 from runner.observe.dump.settings import DumpSettings
+from runner.observe.dump.writers import AsyncWriter
 
 ROOT = Path(__file__).parents[3]
 RNG = np.random.default_rng(3)
@@ -372,7 +372,7 @@ from runner import ops
 from runner.host import files
 from runner.core.graph import ObservedValue
 from runner.core.operators import Node
-from runner.observe.dump.async_writer import AsyncWriter
+from runner.observe.dump.writers import AsyncWriter
 from runner.observe.dump.settings import DumpSettings
 
 def dump(folder, file_format, steps):

@@ -9,9 +9,8 @@ import pytest
 
 from runner import dtype as dt
 from runner.errors import ConfigError, DataError, StorageError
-from runner.observe.dump import cann_file
-from runner.observe.dump.cann_file import TensorHeader, header, read
-from runner.observe.dump.cann_message import FORMATS
+from runner.observe.dump import cann
+from runner.observe.dump.cann import FORMATS, TensorHeader, header, read
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(2, 3)).astype(np.float16)
@@ -328,7 +327,7 @@ def test_a_file_that_the_system_cannot_read(tmp_path, monkeypatch):
     def broken(*_):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(cann_file.np, "memmap", broken)
+    monkeypatch.setattr(cann.np, "memmap", broken)
     with pytest.raises(StorageError) as caught:
         read(path)
     assert caught.value.rows == {"path": str(path), "reason": "Input/output error"}

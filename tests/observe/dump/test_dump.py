@@ -12,11 +12,10 @@ from dump_files import ORDER, RELU, asynchronous, npy, step, sync
 from tables import table
 
 from runner.errors import ConfigError, DataError, StorageError
-from runner.observe.dump.dump import Dump
-from runner.observe.dump.file_names import AsyncName, sanitised
-from runner.observe.dump.match import match
-from runner.observe.dump.operator_traits import DumpSide
-from runner.observe.dump.reader import DumpEntry
+from runner.observe.dump.cann import AsyncName, sanitised
+from runner.report.dump.match import DumpSide, match
+from runner.report.dump.reader import DumpEntry
+from runner.report.dump.walk import Dump
 
 LAYOUTS = {"sync": sync, "async": asynchronous, "npy": npy}
 

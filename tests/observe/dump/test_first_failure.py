@@ -8,7 +8,7 @@ from runner import nn, ops
 from runner.dataset import NumpySlicesDataset
 from runner.errors import TrainingError
 from runner.host import seed
-from runner.observe.dump.first_failure import FirstFailure
+from runner.observe.dump.dumper import FirstFailure
 from runner.train import Model
 
 BAD_ROW = 21  # batches of 8: step 2

@@ -8,8 +8,8 @@ import pytest
 from tables import table
 
 from runner.errors import DataError
-from runner.observe.dump import formats
-from runner.observe.dump.formats import convert, from_nchw, to_c_order, to_nchw
+from runner.observe.dump import layouts
+from runner.observe.dump.layouts import convert, from_nchw, to_c_order, to_nchw
 
 RNG = np.random.default_rng(0)
 SHAPES = [(1, 1, 1, 1), (2, 3, 4, 5), (16, 16, 3, 3), (17, 33, 2, 1), (33, 5, 1, 2), (64, 3, 3, 3), (5, 48, 2, 3)]
@@ -111,7 +111,7 @@ def equal(found, expected):
 
 
 def test_every_format_has_a_definition():
-    assert set(ORACLES) | {"NCHW", "ND"} == set(formats.FORMATS)
+    assert set(ORACLES) | {"NCHW", "ND"} == set(layouts.FORMATS)
 
 
 @table("shape", SHAPES, ids=str)

@@ -9,9 +9,8 @@ import pytest
 
 from runner.errors import StorageError
 from runner.host import files
-from runner.observe.dump import VARIABLE, json_config
-from runner.observe.dump.json_config import from_environment, read
-from runner.observe.dump.settings import DumpSettings, Iterations
+from runner.observe.dump import VARIABLE, settings as json_config
+from runner.observe.dump.settings import DumpSettings, Iterations, from_environment, read
 
 ASYNC_OF_THE_SEED = """{
     "common_dump_settings": {

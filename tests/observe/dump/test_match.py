@@ -5,12 +5,9 @@ import itertools
 import numpy as np
 from tables import table
 
-from runner.observe.dump import align as module
-from runner.observe.dump.align import align
-from runner.observe.dump.match import match
-from runner.observe.dump.operator_names import NameForm
-from runner.observe.dump.operator_traits import DumpSide, Traits
-from runner.observe.dump.reader import DumpEntry
+from runner.report.dump import match as module
+from runner.report.dump.match import DumpSide, NameForm, Traits, align, match
+from runner.report.dump.reader import DumpEntry
 
 
 def entries(names) -> list[DumpEntry]:

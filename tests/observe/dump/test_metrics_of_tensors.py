@@ -14,7 +14,7 @@ from tables import table
 
 from runner import dtype as dt
 from runner.errors import ShapeError
-from runner.observe.dump.metrics import Measures, Tolerance, comparable, measure, ulps
+from runner.observe.tolerance import Measures, Tolerance, comparable, measure, ulps
 from runner.types import TensorType
 
 RANDOM = np.random.default_rng(7)
@@ -271,7 +271,7 @@ def test_default_tolerance_is_that_of_the_coarser_type():
 SCRIPT = """
 import sys
 import numpy as np
-from runner.observe.dump.metrics import measure
+from runner.observe.tolerance import measure
 def peak():  # in KiB; ru_maxrss begins with that of the parent
     return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
 a, b = (np.memmap(path, np.float32, "r", shape=(32, 512, 512)) for path in sys.argv[1:3])

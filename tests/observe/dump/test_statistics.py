@@ -9,8 +9,8 @@ import pytest
 from tables import table
 
 from runner import dtype as dt
-from runner.observe.dump import statistics
-from runner.observe.dump.file_names import AsyncName
+from runner.observe.dump import writers
+from runner.observe.dump.cann import AsyncName
 
 RNG = np.random.default_rng(7)
 INF, NAN = np.inf, np.nan
@@ -66,7 +66,7 @@ def oracle(array):
 @table("name", ARRAYS)
 def test_a_tensor(name):
     array = ARRAYS[name]
-    found, expected = statistics.statistics(array).cells, oracle(array)
+    found, expected = writers.statistics(array).cells, oracle(array)
     scale = float(np.abs(array.astype(np.float64)).max()) if np.isfinite(array.astype(np.float64)).all() else 0.0
     np.testing.assert_array_equal(np.array(found[:2], object).astype(float), np.array(expected[:2], float))
     np.testing.assert_allclose(found[2], expected[2], rtol=1e-12, atol=1e-15 * scale)
@@ -76,7 +76,7 @@ def test_a_tensor(name):
 
 
 def test_an_empty_tensor():
-    cells = statistics.statistics(np.empty((0, 3), np.float32)).cells
+    cells = writers.statistics(np.empty((0, 3), np.float32)).cells
     assert all(math.isnan(x) for x in cells[:3])
     assert cells[3:] == (0,) * 7
 
@@ -84,11 +84,11 @@ def test_an_empty_tensor():
 def test_the_table():
     array = np.array([[0.1, -0.0, NAN], [2.5, -1, INF]], np.float32)
     rows = [
-        statistics.row(NAME, "input", 0, (2, 3), array),
-        statistics.row(NAME, "output", 1, (), np.array(0.1, np.float16)),
-        statistics.row(NAME, "output", 2, (2,), np.array([True, False])),
+        writers.statistics_row(NAME, "input", 0, (2, 3), array),
+        writers.statistics_row(NAME, "output", 1, (), np.array(0.1, np.float16)),
+        writers.statistics_row(NAME, "output", 2, (2,), np.array([True, False])),
     ]
-    text = statistics.table(rows).decode()
+    text = writers.table(rows).decode()
     assert text.split("\n") == [
         "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,Max Value,Min Value,Avg Value,"
         "Count,Negative Zero Count,Positive Zero Count,NaN Count,Negative Inf Count,Positive Inf Count,Zero Count",
@@ -103,7 +103,7 @@ def test_the_table():
 
 def test_what_is_printed_reads_back():
     values = noise(40, np.float32)
-    text = statistics.table([statistics.row(NAME, "output", 0, (40,), values)]).decode()
+    text = writers.table([writers.statistics_row(NAME, "output", 0, (40,), values)]).decode()
     (line,) = csv.DictReader(io.StringIO(text))
     assert np.float32(line["Max Value"]) == values.max()
     assert np.float32(line["Min Value"]) == values.min()

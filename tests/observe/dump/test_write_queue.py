@@ -15,7 +15,7 @@ from patience import PATIENCE, SlowDisk, is_blocked, wait_until
 
 from runner.errors import InternalError, StorageError
 from runner.host import files
-from runner.observe.dump.write_queue import ITEM_BYTES, WriteQueue
+from runner.observe.dump.writers import ITEM_BYTES, WriteQueue
 
 ROOT = Path(__file__).parents[3]
 SIZE = 4096
@@ -272,7 +272,7 @@ def test_a_process_that_dies_does_not_wait_for_the_disk(tmp_path):
 import sys, threading
 from pathlib import Path
 from runner.host import files
-from runner.observe.dump.write_queue import WriteQueue
+from runner.observe.dump.writers import WriteQueue
 files.before_operation = lambda *_: threading.Event().wait()
 WriteQueue(10000).put(Path(sys.argv[1], "file"), [b"x"])
 raise RuntimeError("the network failed")

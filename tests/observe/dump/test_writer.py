@@ -12,10 +12,9 @@ from step_graphs import tiny_graph
 from runner.errors import StorageError
 from runner.host import files
 from runner.observe.dump.settings import DumpSettings
-from runner.observe.dump.writer import DumpWriter, write_metadata, write_pieces
-from runner.observe.graph.describe import describe
+from runner.observe.dump.writers import DumpWriter, write_metadata, write_pieces
+from runner.observe.graph.listing import describe, text
 from runner.observe.graph.proto import proto
-from runner.observe.graph.text import text
 
 STEPS = np.arange(120, dtype=np.float32).reshape(2, 3, 4, 5)
 ARRAYS = {

@@ -13,8 +13,8 @@ from runner.compile.onnx.describe import describe_model
 from runner.compile.onnx.lower import lower
 from runner.compile.passes import default_passes, optimize
 from runner.device import Device
-from runner.observe.graph.describe import describe
-from runner.observe.graph.dot import MAX_BOXES, MAX_OPERATIONS, dot
+from runner.observe.graph.listing import describe
+from runner.observe.graph.pictures import MAX_BOXES, MAX_OPERATIONS, dot
 
 needs_graphviz = pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
 

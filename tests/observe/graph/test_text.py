@@ -16,9 +16,7 @@ from runner.core.tracer import trace
 from runner.core.values import Value
 from runner.device import Device
 from runner.errors import DataError
-from runner.observe.graph.describe import constant_text, describe
-from runner.observe.graph.reader import parse
-from runner.observe.graph.text import text
+from runner.observe.graph.listing import constant_text, describe, parse, text
 from runner.types import TensorType
 
 GOLDEN = Path(__file__).with_name("tiny.ir")

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from runner import dtype as dt, ops
-from runner.observe.profile import step_trace, tables
-from runner.observe.profile.analysis import Analysis
-from runner.observe.profile.data_pipeline import sentence, waiting_share
+from runner.observe.profile import files
+from runner.observe.profile.analysis import Analysis, sentence, waiting_share
 from runner.observe.profile.record import (
     DeviceCall,
     NodeExecution,
@@ -103,7 +102,7 @@ def test_the_steps_of_a_sink_have_equal_shares():
     rows = Analysis(made, SETTINGS).steps
     assert [row.stop for row in rows] == [2000, 3000, 4000, 5000]
     assert all(row.fp is None for row in rows)
-    assert step_trace.detail(Analysis(made, SETTINGS)).count("\n") == 1  # nothing is known of the borders
+    assert files.detail(Analysis(made, SETTINGS)).count("\n") == 1  # nothing is known of the borders
 
 
 def test_exchanges_count_as_long_as_in_steps_that_are_not_profiled():
@@ -121,7 +120,7 @@ def test_exchanges_count_as_long_as_in_steps_that_are_not_profiled():
     assert figures.pause_factor == pytest.approx(240 / 400)
     assert figures.parts["aggregation"].value == pytest.approx(60 + 200 * 240 / 400)
     assert sum(measure.total for measure in figures.operator_times) == pytest.approx(1000)
-    rows = step_trace.detail(figures).splitlines()
+    rows = files.detail(figures).splitlines()
     assert rows[0].endswith(
         "tail,stream_0_0_AllReduce-op3,stream_0_0_AllReduce-op3_start_point,stream_0_0_AllReduce-op3_end_point"
     )
@@ -134,7 +133,7 @@ def test_exchanges_count_as_long_as_in_steps_that_are_not_profiled():
 def test_inference_has_no_backward_columns():
     made = record()
     made.operators = {FORWARD: made.operators[FORWARD]}
-    text = step_trace.detail(Analysis(made, SETTINGS)).splitlines()
+    text = files.detail(Analysis(made, SETTINGS)).splitlines()
     assert text[0] == "step_num,start_point,end_point,total,fp_point,iteration_interval,fp"
     number, start, end, total, fp, interval, forward = map(int, text[4].split(","))
     assert (number, total, interval + forward) == (4, end - start, total)
@@ -142,7 +141,7 @@ def test_inference_has_no_backward_columns():
 
 
 def test_ticks():
-    rows = step_trace.detail(analysis(SETTINGS)).splitlines()
+    rows = files.detail(analysis(SETTINGS)).splitlines()
     assert rows[1].startswith("1,0,110,110,17,")  # 171 ns after the beginning: 17 ticks
     assert rows[-1].startswith("-,")
 
@@ -156,10 +155,10 @@ def test_a_point_that_the_compiler_has_merged_is_a_remark():
 
 def test_types_and_details_on_paper():
     figures = analysis(SETTINGS)
-    rows = tables.types(figures).splitlines()
+    rows = files.types(figures).splitlines()
     assert rows[1].startswith("Neg,2,2,0.000767,")  # (333.3 + 433.3) ns
     assert rows[2].startswith("Sub,1,1,0.000233,")
-    first = tables.detail(figures, ProfileTarget("graph", "gpu")).splitlines()[1].split(",")
+    first = files.detail_table(figures, ProfileTarget("graph", "gpu")).splitlines()[1].split(",")
     assert first[:5] == ["Device", "Neg", "Neg-op1", BACKWARD, "1"]
 
 

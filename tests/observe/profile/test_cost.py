@@ -8,7 +8,7 @@ import pytest
 
 from runner import dtype as dt, ops
 from runner.core.operators import Primitive, infer
-from runner.observe.profile.cost import cost
+from runner.observe.profile.record import cost
 from runner.types import TensorType
 
 

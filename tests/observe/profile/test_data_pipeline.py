@@ -14,7 +14,7 @@ from runner import dtype
 from runner.dataset import NumpySlicesDataset
 from runner.dataset.stages import stages
 from runner.dataset.transforms.transform import Transform
-from runner.observe.profile import write
+from runner.observe.profile import files
 from runner.observe.profile.settings import ProfileSettings, ProfileTarget
 from runner.train.profile.profiler import TrainingProfiler
 
@@ -68,7 +68,7 @@ def profiled(folder, data, mode="graph", sunk=False):
     model = model_of("lenet", mode)
     place = ProfileTarget(mode, "cpu")
     model.profiler = TrainingProfiler(
-        settings, lambda record, d: lines.extend(write.write(record, settings, place, stages(d)))
+        settings, lambda record, d: lines.extend(files.write(record, settings, place, stages(d)))
     )
     train(model, data, sunk, 12)
     with open(folder / "minddata_pipeline_raw_0.csv", newline="") as file:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tables import table
 
-from runner.observe.profile.distribution import NOTHING, Distribution, distribution, of_steps
+from runner.observe.profile.analysis import NOTHING, Distribution, distribution, of_steps
 
 
 @table("seed", range(40))

@@ -8,11 +8,9 @@ from types import SimpleNamespace
 import pytest
 from profile_training import Training
 
-from runner.observe.profile.counters import COUNTERS, Counter, Counters
-from runner.observe.profile.hardware_metrics import table
-from runner.observe.profile.peak import measure_peak
-from runner.observe.profile.record import ProfileRecord
+from runner.observe.profile.record import COUNTERS, Counter, Counters, ProfileRecord, measure_peak
 from runner.observe.profile.settings import METRICS
+from runner.observe.profile.single_op import table
 
 SOFTWARE = 1  # a perf_type_id
 TASK_CLOCK = Counter("task_clock", SOFTWARE, 1)  # nanoseconds of processor time
@@ -99,7 +97,7 @@ def test_counters_become_rates():
 def test_metrics_that_are_missing_are_on_the_console_by_reason(tmp_path, monkeypatch):
     reasons = {"main_mem_read": "forbidden", "main_mem_write": "unknown", "l2_read": "forbidden"}
     counters = SimpleNamespace(missing=reasons, read=dict)
-    monkeypatch.setattr("runner.observe.profile.clock.Counters", lambda requested: counters)
+    monkeypatch.setattr("runner.observe.profile.record.Counters", lambda requested: counters)
     lines = Training(tmp_path, "pynative", False, 6, ai_core_metrics="Memory").lines
     prefix = "note: ai_core_metrics=Memory: this machine does not provide "
     assert [line.removeprefix(prefix) for line in lines if line.startswith(prefix)] == [

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 from runner.compile.ort.session import Session
 from runner.device import Device
-from runner.observe.profile.ort_profile import EVENT_CAP, EXECUTE, RUN, read
+from runner.observe.profile.record import EVENT_CAP, EXECUTE, RUN, read
 
 
 def line(name, start, length, category="Node"):

@@ -8,10 +8,8 @@ import pytest
 from tables import table
 
 from runner import dtype as dt, ops
-from runner.observe.profile.advice import advice
-from runner.observe.profile.analysis import Analysis
-from runner.observe.profile.figures import figures
-from runner.observe.profile.ranking import ranking, remark
+from runner.observe.profile.analysis import Analysis, advice, figures, ranking, remark
+from runner.observe.profile.files import lines
 from runner.observe.profile.record import (
     DeviceCall,
     NodeExecution,
@@ -21,7 +19,6 @@ from runner.observe.profile.record import (
     with_parts,
 )
 from runner.observe.profile.settings import ProfileSettings, ProfileTarget
-from runner.observe.profile.summary import lines
 from runner.types import TensorType
 
 X = TensorType(dt.float32, (2,))

@@ -3,7 +3,7 @@
 import pytest
 from tables import table
 
-from runner.observe.profile.schedule import SAMPLES, ProfileSchedule, schedule
+from runner.observe.profile.settings import SAMPLES, ProfileSchedule, schedule
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from patience import PATIENCE
 
 from runner.cli import main as cli, run_command
 from runner.errors import ConfigError, MismatchError
-from runner.observe.dump.metrics import RTOL
+from runner.observe.tolerance import RTOL
 
 main = partial(run_command, "compare")
 LAYOUTS = {"sync": sync, "async": asynchronous, "npy": npy}
