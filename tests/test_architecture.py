@@ -83,7 +83,7 @@ THIRD_PARTIES = {
         "runner.compile.onnx",
         *(f"runner.importer.{name}" for name in ("attribute_types", "functions", "model_file")),
     },
-    "onnxruntime": {"runner.compile.ort.session", "runner.compile.ort.quantize"},
+    "onnxruntime": {"runner.compile.session", "runner.compile.quantization"},
     "hydra": {"runner.config", "runner.experiment.sweep"},
     "omegaconf": {"runner.config", "runner.experiment.sweep"},
     "safetensors": {"runner.train.checkpoint.arrays"},

@@ -7,10 +7,10 @@ from functools import partial
 
 import numpy as np
 
-from runner.compile.onnx.locate_error import locate_errors
+from runner.compile.onnx.describe import locate_errors
 from runner.compile.onnx.lower import lower
 from runner.compile.passes import layout_passes, optimize
-from runner.compile.passes.dce import dce
+from runner.compile.passes.simplify import dce
 from runner.compile.program import Executable
 from runner.core.graph import NO_GRAPHS, ObservedValue, ValueObserver
 from runner.core.lowering import LAST, PLAIN, Layout, with_layouts

@@ -8,12 +8,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from runner.compile.onnx.free_axes import FreeAxes, Lowered, NotFreeError, with_free_axes
-from runner.compile.onnx.length_rules import Lengths
+from runner.compile.onnx.free_axes import FreeAxes, Lengths, Lowered, NotFreeError, with_free_axes
 from runner.compile.onnx.lower import check, lower, parameter_values, parse_model, with_constants, with_metadata
 from runner.compile.passes import PASSES, optimize
-from runner.compile.passes.cse import cse
-from runner.compile.passes.dce import dce
+from runner.compile.passes.simplify import cse, dce
 from runner.core.graph import Graph, Pass
 from runner.core.tracer import trace
 from runner.core.values import Parameter, Value

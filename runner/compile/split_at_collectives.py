@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from runner.compile.onnx.lower import lower
-from runner.compile.ort.session import Session
-from runner.compile.passes.dce import dce
+from runner.compile.passes.simplify import dce
+from runner.compile.session import Session
 from runner.core.eager import evaluate
 from runner.core.graph import Graph, as_symbol
 from runner.core.lowering import LAST, Layout

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from runner.compile.ort.session import Session
+from runner.compile.session import Session
 from runner.config.check import check
 from runner.config.schema import RunConfig
 from runner.core.values import Tensor

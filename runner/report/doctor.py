@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from runner.compile.ort.session import device_problem
+from runner.compile.session import device_problem
 from runner.device import BACKENDS, describe_runtimes
 from runner.errors import DeviceError
 from runner.host.machine import PACKAGES, cpu_model, memory_bytes, packages, runtimes, usable_cores

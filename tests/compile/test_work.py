@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from runner import dtype, ops
-from runner.compile import Program, work
-from runner.compile.work import ARENA_BYTES, estimated_seconds, flops, with_memory, with_threads
+from runner.compile import Program, program as work
+from runner.compile.program import ARENA_BYTES, estimated_seconds, flops, with_memory, with_threads
 from runner.core.tracer import trace
 from runner.device import Device, Tuning
 from runner.types import TensorType

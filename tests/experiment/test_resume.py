@@ -18,7 +18,7 @@ from soak import SOAK, thinned
 
 import runner
 from runner import nn, ops
-from runner.compile.ort.session import Session
+from runner.compile.session import Session
 from runner.errors import BusyError, ConfigError, DataError
 from runner.experiment.resume import resume
 from runner.host import files

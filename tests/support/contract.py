@@ -9,7 +9,7 @@ from samples import NO_GRADIENT, NOT_DIFFERENTIABLE
 
 from runner import dtype as dt
 from runner.compile.onnx.lower import lower
-from runner.compile.ort.session import Session
+from runner.compile.session import Session
 from runner.core.eager import Eager
 from runner.core.lowering import Form
 from runner.core.operators import REGISTRY, Primitive, infer

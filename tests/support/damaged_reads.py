@@ -22,7 +22,7 @@ from damage import damaged
 from dump_files import asynchronous, npy, step, sync
 
 from runner import cli
-from runner.compile.tuning import cache
+from runner.compile import tuning
 from runner.dataset.formats import digits, mnist_cifar
 from runner.device import Tuning
 from runner.errors import RunnerError
@@ -64,8 +64,8 @@ def write(folder: Path, run: Path) -> None:
     printed.close()
     cache_file = {
         "facts": KEY,
-        "tuning": cache.as_json(Tuning(forms=(("Conv2D", "NHWC"),))),
-        **dict.fromkeys(cache.FIGURES, 1),
+        "tuning": tuning.as_json(Tuning(forms=(("Conv2D", "NHWC"),))),
+        **dict.fromkeys(tuning.FIGURES, 1),
     }
     (folder / "tuning.json").write_text(json.dumps(cache_file))
     sync(folder / "sync", step())
@@ -124,7 +124,7 @@ def samples(folder: Path, run: Path) -> dict[str, Sample]:
         found[name] = Sample(place / name, partial(_state, place), True)
     found["print file"] = Sample(folder / "print.pb", partial(_printed, folder / "print.pb"))
     path = folder / "tuning.json"
-    found["tuning cache"] = Sample(path, partial(cache.read, path, KEY))
+    found["tuning cache"] = Sample(path, partial(tuning.read, path, KEY))
     found["sweep.jsonl"] = Sample(
         folder / "sweep/sweep.jsonl",
         partial(

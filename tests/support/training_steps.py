@@ -9,7 +9,7 @@ from models.lenet import LeNet5
 from models.resnet import BasicBlock, ResNet
 from runner import nn
 from runner.compile.onnx.lower import lower, parameter_values
-from runner.compile.ort.session import Session
+from runner.compile.session import Session
 from runner.core.graph import Graph
 from runner.core.values import Parameter
 from runner.device import Device

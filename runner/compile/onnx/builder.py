@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from runner.core.lowering import LAST, PLAIN, TILED, Layout, physical_shape
+from runner.core.values import Value
 from runner.dtype import DType
 from runner.errors import InternalError
 from runner.host.lazy import lazy_import
@@ -20,7 +21,6 @@ from runner.types import Shape, TensorType
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto, TensorProto
-
 onnx = lazy_import("onnx")  # takes 45 ms; PyNative mode needs it only at the end of a run
 
 
@@ -230,3 +230,50 @@ def _attribute(value: Any) -> Any:
     if isinstance(value, DType):
         return element_type(value)
     return list(value) if isinstance(value, tuple | list) else value
+
+
+# Names in the ONNX model: of a graph's values, in each layout, and of inputs that are columns of a dataset.
+
+
+def free_names(columns: Sequence[str], taken: Collection[str]) -> list[str]:
+    """A different name for each column: its own as far as other programs accept it and no other value has it.
+
+    Columns may have any name, also that of a parameter, of a result, or of a node.
+
+    >>> free_names(["image", "loss", "a b", "a:b"], {"loss"})
+    ['image', 'loss_1', 'a_b', 'a_b_1']
+    """
+    names: list[str] = []
+    for column in columns:
+        plain = name = re.sub(r"[^\w.-]", "_", column)
+        number = 0
+        while name in taken or name in names:
+            number += 1
+            name = f"{plain}_{number}"
+        names.append(name)
+    return names
+
+
+class ValueNames:
+    """The ONNX name of every value. A value is converted to another layout once, when it is first requested."""
+
+    def __init__(self, builder: OnnxBuilder, given: Mapping[Value, str]) -> None:
+        self._builder = builder
+        self._names: dict[Value, dict[Layout, str]] = {}
+        for value, name in given.items():
+            self.bind(value, name)
+
+    def bind(self, value: Value, name: str, layout: Layout = PLAIN) -> None:
+        """Set the name and the layout of an input, a constant or a result."""
+        layout = layout if value.ndim > 1 else PLAIN
+        self._names[value] = {layout: name}
+        self._builder.declare(name, value.type, layout)
+
+    def of(self, value: Value, layout: Layout = PLAIN) -> str:
+        """The name of a value in a layout."""
+        layout, names = layout if value.ndim > 1 else PLAIN, self._names[value]
+        if layout not in names:
+            source = LAST if LAST in names else next(iter(names))
+            names[layout] = self._builder.convert(names[source], value.type, source, layout)
+        self._builder.declare(names[layout], value.type, layout)
+        return names[layout]

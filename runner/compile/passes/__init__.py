@@ -3,16 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from runner.compile.onnx.locate_error import locate_errors
-from runner.compile.passes.cse import cse
-from runner.compile.passes.dce import dce
-from runner.compile.passes.fold import fold
-from runner.compile.passes.freeze import freeze
+from runner.compile.onnx.describe import locate_errors
 from runner.compile.passes.in_parts import in_parts_by
-from runner.compile.passes.layout import layout_for
-from runner.compile.passes.merge import merge
-from runner.compile.passes.pool_first import pool_first
-from runner.compile.passes.schedule_updates import soon
+from runner.compile.passes.order import layout_for, pool_first, soon
+from runner.compile.passes.simplify import cse, dce, fold, freeze, merge
 from runner.core.graph import NO_GRAPHS, Graph, GraphObserver, Pass, verify
 from runner.core.operators import Node
 from runner.device import Device

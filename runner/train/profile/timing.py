@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from runner.communication.world import world
-from runner.compile.ort.profiled_session import ProfiledProgram
+from runner.compile.profiled_session import ProfiledProgram
 from runner.compile.program import Executable, SunkProgram
 from runner.core.graph import ValueObserver
 from runner.core.recorder import TimedInterpreter

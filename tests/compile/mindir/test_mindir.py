@@ -11,9 +11,8 @@ from models.lenet import LeNet5
 from models.mlp import MLP
 from models.resnet import resnet18
 from runner import dtype as dt, export, nn, ops
-from runner.compile.mindir import export as exports
-from runner.compile.mindir.export import export_mindir
-from runner.compile.mindir.operators import RULES
+from runner.compile import mindir as exports
+from runner.compile.mindir import RULES, export_mindir
 from runner.core.operators import REGISTRY
 from runner.core.values import Tensor, Value
 from runner.errors import ConfigError

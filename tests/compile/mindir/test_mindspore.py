@@ -8,9 +8,7 @@ from soak import thinned
 from test_mindir import NETWORKS, floats
 
 from runner import set_seed
-from runner.compile.mindir.export import export_mindir
-from runner.compile.mindir.model import model
-from runner.compile.mindir.operators import RULES, require_forms
+from runner.compile.mindir import RULES, export_mindir, model, require_forms
 from runner.core.tracer import trace
 from runner.errors import ConfigError
 from runner.train import Model

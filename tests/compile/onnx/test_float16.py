@@ -5,8 +5,8 @@ import pytest
 
 from runner import Tensor, dtype, ops
 from runner.compile.onnx.lower import lower
-from runner.compile.ort.session import Session
 from runner.compile.passes import PASSES, default_passes, fold, optimize
+from runner.compile.session import Session
 from runner.core.eager import Eager
 from runner.core.tracer import trace
 from runner.core.values import Value

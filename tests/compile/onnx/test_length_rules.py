@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 from tables import table
 
-from runner.compile.onnx.length_rules import Quotient, linear, quotient
+from runner.compile.onnx.free_axes import Quotient, linear, quotient
 
 LENGTHS = [{"batch": 7}, {"batch": 11}, {"batch": 32}]
 OTHERS = (1, 2, 3, 5, 8, 30, 64, 100, 1000)

@@ -9,7 +9,7 @@ import pytest
 import runner
 import runner.observe.graph
 from runner import dtype as dt, nn, ops
-from runner.compile.onnx.locate_error import add_location, locate_errors
+from runner.compile.onnx.describe import add_location, locate_errors
 from runner.compile.passes import fold, optimize
 from runner.compile.program import Program
 from runner.core.graph import Graph

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from runner.compile.ort.messages import capture_output
+from runner.compile.session import capture_output
 
 
 def test_lines_of_python_and_of_native_code_keep_their_order():

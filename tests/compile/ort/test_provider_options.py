@@ -3,8 +3,8 @@
 import pytest
 
 from runner import dtype, ops
-from runner.compile.channels_last import with_channels_last
-from runner.compile.ort.provider_options import provider_options
+from runner.compile.program import with_channels_last
+from runner.compile.session import provider_options
 from runner.core.tracer import trace
 from runner.device import Device
 from runner.types import TensorType

@@ -9,8 +9,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from runner import dtype as dt
-from runner.compile.ort import session as sessions
-from runner.compile.ort.session import Session
+from runner.compile import session as sessions
+from runner.compile.session import Session
 from runner.device import Device
 from runner.errors import InternalError, TrainingError
 from runner.types import TensorType

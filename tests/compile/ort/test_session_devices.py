@@ -17,10 +17,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from runner import device as devices
-from runner.compile.ort import session as sessions
-from runner.compile.ort.messages import device_reason, first_line, operator_name
-from runner.compile.ort.provider_options import provider_options
-from runner.compile.ort.session import Session, device_problem
+from runner.compile import session as sessions
+from runner.compile.session import Session, device_problem, device_reason, first_line, operator_name, provider_options
 from runner.device import BACKENDS, Device
 from runner.errors import ConfigError, DeviceError, InternalError
 
@@ -267,7 +265,7 @@ sys.stderr.write("A module that was compiled using NumPy 1.x cannot be run in Nu
 sys.stderr.write("AttributeError: _ARRAY_API not found\\n")
 raise ImportError("import numpy failed")
 """
-REASON = """from runner.compile.ort.session import device_problem
+REASON = """from runner.compile.session import device_problem
 problem = device_problem({!r})
 print(problem and problem.rows['reason'])"""
 

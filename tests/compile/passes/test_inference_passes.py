@@ -5,7 +5,7 @@ import pytest
 
 from runner import dtype as dt, nn, ops
 from runner.compile.passes import INFERENCE, PASSES, freeze, merge, optimize
-from runner.compile.passes.dce import dce
+from runner.compile.passes.simplify import dce
 from runner.compile.program import Program
 from runner.core.graph import Graph
 from runner.core.tracer import trace

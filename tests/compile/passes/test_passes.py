@@ -9,11 +9,9 @@ from tables import table
 
 from runner import dtype as dt, ops
 from runner.compile.onnx.lower import lower, parameter_values
-from runner.compile.ort.session import Session
 from runner.compile.passes import PASSES, default_passes, optimize
-from runner.compile.passes.cse import cse
-from runner.compile.passes.dce import dce
-from runner.compile.passes.fold import LIMIT, fold
+from runner.compile.passes.simplify import LIMIT, cse, dce, fold
+from runner.compile.session import Session
 from runner.core.graph import Graph, verify
 from runner.core.operators import current
 from runner.core.tracer import trace

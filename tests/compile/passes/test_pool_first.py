@@ -9,7 +9,7 @@ from training_steps import lenet, training_step
 
 from runner import nn, ops
 from runner.compile.passes import PASSES, optimize
-from runner.compile.passes.pool_first import pool_first
+from runner.compile.passes.order import pool_first
 from runner.core.gradients import gradients
 from runner.core.graph import Graph, verify
 from runner.core.tracer import trace

@@ -14,7 +14,7 @@ from training_steps import lenet, resnet, results, training_step
 from runner import dtype as dt, nn, ops
 from runner.compile.onnx.lower import lower
 from runner.compile.passes import PASSES, default_passes, optimize
-from runner.compile.passes.schedule_updates import soon
+from runner.compile.passes.order import soon
 from runner.core.gradients import gradients
 from runner.core.graph import Graph, verify
 from runner.core.operators import current

@@ -9,12 +9,11 @@ import pytest
 from training_steps import Batch, lenet, resnet, training_step
 
 from runner import nn
+from runner.compile import tuning as search, tuning as trial
 from runner.compile.passes import PASSES, optimize
 from runner.compile.passes.in_parts import in_parts
-from runner.compile.passes.layout import forms_of, signature
-from runner.compile.tuning import search, trial
-from runner.compile.tuning.search import TuningResult, TuningSearch
-from runner.compile.tuning.trial import PairedTiming, Trial, results_agree
+from runner.compile.passes.order import forms_of, signature
+from runner.compile.tuning import PairedTiming, Trial, TuningResult, TuningSearch, results_agree
 from runner.core.graph import Graph
 from runner.core.precision import Needs
 from runner.core.tracer import trace

@@ -14,7 +14,7 @@ from training_steps import Batch, training_step
 
 import runner
 from runner import nn
-from runner.compile.tuning import cache, search, trial, tuner
+from runner.compile import tuning as cache, tuning as search, tuning as trial, tuning as tuner
 from runner.device import UNTUNED, Device
 from runner.errors import StorageError
 from runner.experiment.resume import resume

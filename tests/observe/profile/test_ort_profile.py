@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from runner.compile.ort.session import Session
+from runner.compile.session import Session
 from runner.device import Device
 from runner.observe.profile.record import EVENT_CAP, EXECUTE, RUN, read
 

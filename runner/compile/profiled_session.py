@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner.compile.onnx.builder import FULL_NAME, all_graphs, source_operators
-from runner.compile.ort.session import Session
 from runner.compile.program import Executable
+from runner.compile.session import Session
 from runner.compile.split_at_collectives import SplitSession
 from runner.core.graph import Graph
 from runner.core.operators import Node
@@ -26,7 +26,6 @@ from runner.observe.profile.record import NodeExecution, OrtEvent, OrtProfile, O
 
 if TYPE_CHECKING:
     from runner.compile.onnx.lower import ModelProto
-
 MICROSECOND = 1000
 ProfiledCalls = tuple[list[list[ProfiledStep]], list[str]]  # for each call its steps, numbered from 0; and remarks
 

@@ -6,7 +6,11 @@ prints the reason. So the providers of the session are checked, and the captured
 """
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -14,13 +18,116 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from runner import dtype as dt
-from runner.compile.ort import messages
-from runner.compile.ort.provider_options import provider_options
 from runner.device import Device, device_error, reinstall
 from runner.errors import DeviceError, InternalError, RunnerError, TrainingError
 from runner.host.console import LOG
 from runner.host.machine import runtimes
 from runner.types import TensorType
+
+# Messages of onnxruntime: capturing printed ones, and extracting the one useful sentence.
+
+_OPERATOR = re.compile(r"""Name:'([^']+)'|node with name '([^']+)'|[Nn]ode \(([^)]+)\)|Node, \("([^"]+)\"""")
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
+_CODE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
+_SIGNATURE = re.compile(r"/\S+\.(?:cc|h|cpp|cu):\d+ .*\) (?=\S)")  # C++ file, line and function
+
+
+class CapturedOutput:
+    """Output of native code and of Python; `text` is set when the capture ends."""
+
+    text = ""
+
+
+@contextmanager
+def capture_output() -> Iterator[CapturedOutput]:
+    """Capture standard output and standard error, without colour codes, instead of printing them.
+
+    Device libraries print the reason of a failure instead of raising it: native code to file descriptors 1 and 2,
+    onnxruntime's Python code to `sys.stdout`, which differs from descriptor 1 in a notebook.
+    """
+    captured = CapturedOutput()
+    with tempfile.TemporaryFile() as file:
+        try:
+            with (
+                _descriptors(file.fileno()),
+                open(os.dup(file.fileno()), "w", buffering=1) as text,
+                redirect_stdout(text),
+                redirect_stderr(text),
+            ):
+                yield captured
+        finally:
+            file.seek(0)
+            captured.text = _COLOUR.sub("", file.read().decode(errors="replace"))
+
+
+@contextmanager
+def _descriptors(target: int) -> Iterator[None]:
+    """Redirect descriptors 1 and 2 to `target`."""
+    saved = [(number, os.dup(number)) for number in (1, 2)]
+    for number, _ in saved:
+        os.dup2(target, number)
+    try:
+        yield
+    finally:
+        for number, copy in saved:
+            os.dup2(copy, number)
+            os.close(copy)
+
+
+def device_reason(text: str, error: Exception | None = None) -> str:
+    """The reason for the failure of a device, from onnxruntime's output or else from its exception."""
+    if library := re.search(r"Failed to load library (?:\S*/)?(\S+) with error: (.+)", text):
+        return f"Failed to load library {library[1]} with error: {library[2].strip()}"
+    if error is not None:
+        return first_line(error)
+    for level in "EW":
+        if line := re.search(rf"\[{level}:onnxruntime:[^\]]*\] (.+)", text):
+            return line[1].strip()
+    return "onnxruntime opened the session without the provider and gave no reason"
+
+
+def import_reason(text: str, error: Exception) -> str:
+    """Why `import onnxruntime` failed; a wheel that was built for NumPy 1 only prints the reason."""
+    if "_ARRAY_API not found" in text:
+        return "onnxruntime cannot be imported: it was built for NumPy 1 and finds NumPy 2 (_ARRAY_API not found)"
+    return f"onnxruntime cannot be imported: {first_line(error)}"
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an onnxruntime exception, without error code and C++ signatures."""
+    line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return _SIGNATURE.sub("", _CODE.sub("", line))
+
+
+def operator_name(error: Exception) -> str | None:
+    """The name of the node that an exception mentions, or None."""
+    found = _OPERATOR.search(str(error))
+    return next(filter(None, found.groups()), None) if found else None
+
+
+# The options of onnxruntime's providers for a device; no other place sets them.
+
+
+def provider_options(device: Device) -> dict[str, str]:
+    """The options of the provider of an accelerator, by onnxruntime's names (1.20 to 1.31).
+
+    cuDNN's heuristic instead of onnxruntime's default, which times the algorithms of every convolution: another winner
+    would be another rounding, so two runs could differ.
+    """
+    options = {"device_id": str(device.id)}
+    if device.target == "GPU":
+        options["cudnn_conv_algo_search"] = "HEURISTIC"
+        options["use_tf32"] = _flag(device.tf32)
+        options["prefer_nhwc"] = _flag(device.channels_last)
+    return options
+
+
+def _flag(value: bool) -> str:
+    return "1" if value else "0"
+
+
+# Sessions: a model on a device, and clear errors when it cannot be opened or run. Only this file opens models with
+# onnxruntime.
 
 Value: TypeAlias = Any  # a value on the device: an array on the CPU, onnxruntime's OrtValue elsewhere
 
@@ -107,7 +214,7 @@ class Session:
             given = TensorType.of(value) if isinstance(value, np.ndarray) else None
             if given is not None and not _fits(given, expected):
                 return InternalError("a value does not match its input", input=name, expected=expected, given=given)
-        operator, reason = messages.operator_name(error), messages.first_line(error)
+        operator, reason = operator_name(error), first_line(error)
         return TrainingError("a step failed in onnxruntime", operator=operator, device=self.device, reason=reason)
 
 
@@ -183,7 +290,7 @@ def _open(model: bytes, device: Device, optimize: bool, profile: Path | None = N
     _require_provider(device)
     session, problem = None, None
     on_host = device.target == "CPU"
-    with contextlib.nullcontext(messages.CapturedOutput()) if on_host else messages.capture_output() as captured:
+    with contextlib.nullcontext(CapturedOutput()) if on_host else capture_output() as captured:
         try:
             session = _inference_session(model, device, optimize, profile)
         except Exception as error:
@@ -196,9 +303,9 @@ def _open(model: bytes, device: Device, optimize: bool, profile: Path | None = N
             raise device_error(device, f"the provider took no operator of the graph: {assignment}")
         return session, assignment
     if problem is not None and (on_host or (model != _PROBE and not device_problem(device.target, device.id))):
-        rows = {"operator": messages.operator_name(problem), "device": device, "reason": messages.first_line(problem)}
+        rows = {"operator": operator_name(problem), "device": device, "reason": first_line(problem)}
         raise InternalError("onnxruntime rejected the graph", **rows) from problem
-    raise device_error(device, messages.device_reason(captured.text, problem), captured.text) from problem
+    raise device_error(device, device_reason(captured.text, problem), captured.text) from problem
 
 
 @cache
@@ -208,7 +315,7 @@ def _runtime() -> tuple[Any, Exception | None, str]:
     It is imported when the first session is opened: that takes 25 ms, and PyNative mode needs no session.
     """
     problem: Exception | None = None
-    with messages.capture_output() as captured:
+    with capture_output() as captured:
         try:
             import onnxruntime as ort
 
@@ -222,7 +329,7 @@ def _runtime() -> tuple[Any, Exception | None, str]:
 def _require_provider(device: Device) -> None:
     ort, problem, output = _runtime()
     if problem is not None:
-        error = device_error(device, messages.import_reason(output, problem))
+        error = device_error(device, import_reason(output, problem))
         error.rows["repair"] = reinstall(device.target, runtimes())
         raise error
     available = ort.get_available_providers()

@@ -1,1 +1,0 @@
-"""MindIR, the file format of MindSpore 2 for networks: `mindspore.load` reads it, `mindspore.nn.GraphCell` runs it."""

@@ -1,0 +1,418 @@
+"""Tuning: search for the fastest form of each operator of a step by measurement (`session.auto_tune_mode`)."""
+
+import hashlib
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from runner.compile.onnx.lower import lower
+from runner.compile.passes import PASSES, device_passes, optimize
+from runner.compile.passes.in_parts import MIN_IMAGES
+from runner.compile.passes.order import forms_of, signature
+from runner.compile.program import suited, with_threads
+from runner.compile.session import SPINNING, Session, version
+from runner.core.batch_parts import SplitBatch
+from runner.core.graph import Graph
+from runner.core.lowering import Form
+from runner.core.operators import Node
+from runner.core.precision import Needs
+from runner.core.tracer import trace
+from runner.core.values import Parameter
+from runner.device import UNTUNED, Device, Tuning
+from runner.errors import ConfigError, StorageError
+from runner.host import json as json_file
+from runner.host.console import LOG
+from runner.host.files import locked, make_directory, write_json
+from runner.host.machine import cpu_model, usable_cores
+from runner.observe.profile.record import cost
+from runner.observe.tolerance import DEFAULT
+from runner.types import TensorType
+
+# A step compiled with one tuning, and its comparison with the same step under another tuning.
+
+BLOCK_SECONDS = 0.02  # the approximate duration of the blocks in which steps are timed
+# Threads that spin after their step would take a core from the step that it is compared with.
+SPINS = {"always": "running"}
+PAIRS, MIN_PAIRS = 9, 2
+FASTER_SHARE = 0.75  # of the blocks must be faster: a median alone is sometimes 2% below 1 by chance
+SLOWER = 1.02  # a first few blocks with at least this ratio end the comparison
+
+
+class Trial:
+    """A training step under a tuning. It uses the current values of the parameters and does not change them.
+
+    `graph` is the graph before the passes of the device, `arrays` are its inputs. Raises what compiling and the device
+    raise.
+    """
+
+    def __init__(self, graph: Graph, arrays: Sequence[np.ndarray], device: Device, tuning: Tuning) -> None:
+        self.tuning = tuning
+        device = replace(device, tuning=replace(tuning, spins=SPINS.get(tuning.spins, tuning.spins)))
+        self.graph = optimize(graph, device_passes(device))
+        model = lower(self.graph).SerializeToString()
+        self.session = Session(model, suited(device, self.graph), optimize=not self.graph.has_forms)
+        self._values = [self.session.put(array) for array in (*arrays, *(p.array for p in graph.parameters))]
+
+    def results(self) -> list[np.ndarray]:
+        """Outputs, new values of parameters, and operands of effects."""
+        return [self.session.fetch(value) for value in self.session.step(self._values)]
+
+    def seconds(self, count: int) -> float:
+        """The time of `count` steps in seconds."""
+        start = time.perf_counter()
+        for _ in range(count):
+            self.session.step(self._values)
+        return time.perf_counter() - start
+
+
+class PairedTiming:
+    """The times of two trials: alternating blocks of steps of both, and the median of their ratios."""
+
+    def __init__(self, reference: Trial, other: Trial) -> None:
+        self.reference, self.other = reference, other
+        for trial in (reference, other):
+            trial.seconds(1)  # the first step allocates memory
+        self.count = max(1, round(BLOCK_SECONDS / max(reference.seconds(1), 1e-6)))
+        self.ratios: list[float] = []
+        self.milliseconds: tuple[float, float] = (0.0, 0.0)
+
+    def ratio(self, pairs: int = PAIRS) -> float:
+        """Time of the other trial / time of the reference; it ends early when the other one is clearly slower."""
+        times = list(self._pairs(pairs))
+        self.ratios = [b / a for a, b in times]
+        a, b = (statistics.median(part) / self.count * 1e3 for part in zip(*times, strict=True))
+        self.milliseconds = a, b
+        return statistics.median(self.ratios)
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether the other trial was faster in most blocks."""
+        return sum(ratio < 1 for ratio in self.ratios) >= FASTER_SHARE * len(self.ratios)
+
+    def _pairs(self, pairs: int) -> Iterator[tuple[float, float]]:
+        slower = 0
+        for turn in range(pairs):
+            order = (self.reference, self.other) if turn % 2 else (self.other, self.reference)
+            times = {trial: trial.seconds(self.count) for trial in order}
+            yield times[self.reference], times[self.other]
+            slower += times[self.other] > SLOWER * times[self.reference]
+            if slower == turn + 1 >= MIN_PAIRS:
+                return
+
+
+def results_agree(graph: Graph, expected: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> bool:
+    """Whether the results of two trials agree within the tolerance of `runner compare`.
+
+    For a parameter the error is relative to the change of its value, plus the rounding error of the value itself.
+    """
+    before: list[Parameter | None] = [None] * len(graph.outputs)
+    before += [*graph.updates, *(None for _ in graph.effect_operands)]
+    return all(_near(a, b, None if p is None else p.array) for a, b, p in zip(expected, results, before, strict=True))
+
+
+def _near(expected: np.ndarray, result: np.ndarray, before: np.ndarray | None) -> bool:
+    if expected.dtype.kind != "f":
+        return np.array_equal(expected, result)
+    kind = TensorType.of(expected).dtype
+    a, b = expected.astype(np.float64), result.astype(np.float64)
+    if not np.array_equal(np.isfinite(a), np.isfinite(b)):
+        return False
+    finite = np.isfinite(a)
+    a, b = a[finite], b[finite]
+    if not a.size:
+        return True
+    change = a if before is None else a - before.astype(np.float64)[finite]
+    scale = np.maximum(np.abs(change), np.sqrt(np.mean(np.square(change))))
+    rounding = 4 * np.finfo(expected.dtype).eps * np.abs(a)
+    return bool(np.all(np.abs(a - b) <= DEFAULT.relative(kind, kind) * scale + rounding))
+
+
+# The search for a tuning: the size of the parts of a large batch, then one operator after the other, each of its forms
+# against the best step so far.
+#
+# Whole steps are timed, because a form may make adjacent operators slower: they convert its values, or lose columns
+# that they shared. Operators with the most work come first. A change is kept if the step is faster by `GAIN`. At the
+# end the best step must be faster than the default step by as much in a longer comparison; otherwise the default is
+# kept. A form is excluded if its results differ from those of the default step by more than the tolerance of `runner
+# compare`.
+
+GAIN = 0.98  # a faster step takes at most this share of the time
+LAST_PAIRS = 3 * PAIRS
+BLOCK_BASE = 4  # the value that onnxruntime's documentation suggests
+
+Change = tuple[str, Callable[[Trial], Tuning]]  # its description, and the new tuning from the best one so far
+
+
+@dataclass
+class TuningResult:
+    """The result of a search: milliseconds of the default and the tuned step, and the number of changes tried.
+
+    `inexact` are the changes that were excluded because of their results, `candidates` is the number of all changes,
+    `seconds` the duration of the search.
+    """
+
+    tuning: Tuning
+    usual_ms: float
+    tuned_ms: float
+    tried: int
+    candidates: int
+    seconds: float
+    inexact: list[str] = field(default_factory=list)
+
+
+class TuningSearch:
+    """Searches for the fastest tuning of a step, for at most `limit` seconds.
+
+    `modes` names what may change: RL vector operators, GA convolutions and matrix products; both of them also threads
+    and other settings of the session. `report` receives a line for every gain. Raises what compiling and the device
+    raise.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        arrays: Sequence[np.ndarray],
+        device: Device,
+        modes: Sequence[str],
+        limit: float,
+        report: Callable[[str], None],
+    ) -> None:
+        self.graph, self.device, self.modes, self.report = graph, device, modes, report
+        self.start = time.perf_counter()
+        self.end = self.start + limit
+        self._trial = partial(Trial, graph, arrays, device)
+        self.default = self.best = self._trial(UNTUNED)
+        self.expected = self.default.results()
+        self.tried, self.inexact = 0, list[str]()
+
+    def result(self) -> TuningResult:
+        """Search, and compare the best step with the default one."""
+        candidates = 0
+        for kind in (self._parts, self._operators, self._settings):
+            changes = list(kind())  # of the best step so far: operators on parts of a batch have other forms
+            candidates += len(changes)
+            for change in changes:
+                if time.perf_counter() > self.end:
+                    break
+                self._try(*change)
+        timing = PairedTiming(self.default, self.best)
+        kept = timing.ratio(LAST_PAIRS) <= GAIN and timing.is_faster and self.best is not self.default
+        default_ms, best_ms = timing.milliseconds
+        tuning, tuned_ms = (self.best.tuning, best_ms) if kept else (UNTUNED, default_ms)
+        seconds = time.perf_counter() - self.start
+        return TuningResult(tuning, default_ms, tuned_ms, self.tried, candidates, seconds, self.inexact)
+
+    def _try(self, name: str, change: Callable[[Trial], Tuning]) -> None:
+        """Time a changed step against the best one, and keep the faster of them."""
+        tuning = change(self.best)
+        self.tried += 1
+        if tuning == self.best.tuning:
+            return
+        trial = self._trial(tuning)
+        if not results_agree(self.graph, self.expected, trial.results()):
+            self.inexact.append(name)
+            return
+        timing = PairedTiming(self.best, trial)
+        if timing.ratio() <= GAIN and timing.is_faster:
+            self.best = trial
+            before, after = timing.milliseconds
+            self.report(f"{name}: {before:.3f} -> {after:.3f} ms")
+
+    def _parts(self) -> Iterator[Change]:
+        """Other sizes of the parts in which large batches are computed, and the whole batch."""
+        splits = [node for node in self.default.graph.nodes if isinstance(node.op, SplitBatch)]
+        if "GA" not in self.modes or not splits:
+            return
+        length = splits[0].inputs[0].shape[0]
+        powers = (MIN_IMAGES << power for power in range(length.bit_length()))
+        for images in (*(size for size in powers if size < length), length):
+            yield f"parts of {images} images", partial(_with_settings, images=images)
+
+    def _operators(self) -> Iterator[Change]:
+        for name, forms in self._signatures():
+            yield from self._forms(name, forms)
+
+    def _signatures(self) -> list[tuple[str, list[Form]]]:
+        """The signatures with several forms, those with the most work first."""
+        nodes_of: dict[str, list[Node]] = {}
+        for node in self.best.graph.nodes:
+            if ("GA" if node.op.needs is Needs.HALF else "RL") in self.modes:
+                nodes_of.setdefault(signature(node), []).append(node)
+        many = {name: forms for name, nodes in nodes_of.items() if len(forms := forms_of(nodes[0], self.device)) > 1}
+        return sorted(((n, list(f)) for n, f in many.items()), key=lambda entry: -_work(nodes_of[entry[0]]))
+
+    def _forms(self, name: str, forms: Sequence[Form]) -> Iterator[Change]:
+        for form in map(str, forms):
+            yield f"{name} as {form}", partial(_with_form, name, form)
+
+    def _settings(self) -> Iterator[Change]:
+        if len(self.modes) < 2:
+            return
+        if not self.device.threads:
+            cores, default = usable_cores(), with_threads(self.device, self.graph).workers
+            powers = (1 << power for power in range(cores.bit_length()))
+            # The default number is also tried with threads that spin.
+            for threads in sorted({*powers, cores} - ({1} if default == 1 else set())):
+                yield f"threads={threads}", partial(_with_settings, threads=threads)
+        yield "idle threads sleep", partial(_with_settings, spins="never")
+        yield f"blocks by {BLOCK_BASE}", partial(_with_settings, block_base=BLOCK_BASE)
+        yield "onnxruntime's own layout", partial(_with_settings, placed=False, forms=())
+
+
+def _with_form(name: str, form: str, best: Trial) -> Tuning:
+    """The best tuning with that form for a signature; unchanged if all of its operators have that form already."""
+    if {str(node.form) for node in best.graph.nodes if signature(node) == name} == {form}:
+        return best.tuning
+    return replace(best.tuning, forms=tuple(sorted({**dict(best.tuning.forms), name: form}.items())))
+
+
+def _with_settings(best: Trial, **changes: Any) -> Tuning:
+    return replace(best.tuning, **changes)
+
+
+def _work(nodes: Sequence[Node]) -> int:
+    """An estimate of the possible gain: operations and bytes of all these operators."""
+    node = nodes[0]
+    work = cost(node.op, [x.type for x in node.inputs], [y.type for y in node.outputs])
+    return len(nodes) * (work.flops + work.bytes)
+
+
+# The cache of tunings: one small JSON file for each step and machine, below the user's cache folder.
+#
+# The name of a file is the sha256 of everything that the times depend on; the file contains that too.
+
+FIGURES = "usual_ms", "tuned_ms", "tried", "candidates", "seconds"
+
+
+def folder() -> Path:
+    """`$XDG_CACHE_HOME/runner/tuning`, or `~/.cache/runner/tuning`."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "runner" / "tuning"
+
+
+def cache_key(graph: Graph, device: Device, modes: Sequence[str]) -> dict[str, Any]:
+    """Everything that the times depend on: operators with shapes and forms, CPU, threads, onnxruntime."""
+    operators = "\n".join(f"{signature(node)}: {' '.join(map(str, forms_of(node, device)))}" for node in graph.nodes)
+    return {
+        "operators_sha256": hashlib.sha256(operators.encode()).hexdigest(),
+        "ways": ",".join(modes),
+        "threads": device.threads,
+        "cores": usable_cores(),
+        "cpu": cpu_model(),
+        "onnxruntime": version(),
+    }
+
+
+def path_for(key: Mapping[str, Any]) -> Path:
+    """The file of a key."""
+    return folder() / f"{hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]}.json"
+
+
+def read(path: Path, key: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The content of a file; None if it does not exist or, with a warning, if it is damaged or has another key."""
+    if not path.exists():
+        return None
+    try:
+        found = json_file.parse(json_file.text(json_file.content(path)), path.name)
+        if not isinstance(found, dict) or found.get("facts") != key:
+            raise ConfigError("it belongs to another step or machine")
+        parse_tuning(found.get("tuning"))
+        missing = [name for name in FIGURES if not isinstance(found.get(name), int | float)]
+        if missing:
+            raise ConfigError("figures are missing", figures=", ".join(missing))
+    except ConfigError as error:
+        LOG.warning("%s: this file of an earlier search cannot be used (%s): searching again", path, error.what)
+        return None
+    return found
+
+
+def parse_tuning(values: object) -> Tuning:
+    """The tuning in the JSON value of `as_json`. Raises ConfigError when it is not one."""
+    types = {"forms": list, "placed": bool, "threads": int, "spins": str, "block_base": int, "images": int}
+    values = {"images": 0, **values} if isinstance(values, dict) else values  # older searches have no parts
+    if not isinstance(values, dict) or {name: type(value) for name, value in values.items()} != types:
+        raise ConfigError("not a tuning", allowed=", ".join(types))
+    forms = values["forms"]
+    if values["spins"] not in SPINNING:
+        raise ConfigError("not a tuning", spins=values["spins"], allowed=", ".join(SPINNING))
+    if not all(isinstance(pair, list) and list(map(type, pair)) == [str, str] for pair in forms):
+        raise ConfigError("not a tuning", forms=forms)
+    return Tuning(**{**values, "forms": tuple((name, form) for name, form in forms)})
+
+
+def as_json(tuning: Tuning) -> dict[str, Any]:
+    """A tuning as a JSON value."""
+    return {**asdict(tuning), "forms": [list(pair) for pair in tuning.forms]}
+
+
+# The tuning of a training step on this machine: from the cache, or from a search whose result is cached.
+
+Report = dict[str, Any]
+
+
+def find_tuning(
+    step: Callable[..., object], arrays: Sequence[np.ndarray], device: Device, modes: Sequence[str], limit: float
+) -> Report:
+    """The fastest tuning of a training step (a function of its inputs) for inputs with the types of `arrays`.
+
+    The report has `tuning` (as `cache.as_json`), `source` (measured or cache), the `file` that stores it (None when it
+    cannot be written), and the other fields of `TuningResult`. One process at a time searches for the same step; others
+    wait for its result. Raises what compiling and the device raise.
+    """
+    graph = optimize(trace(step, [TensorType.of(array) for array in arrays], "train_step"), PASSES)
+    key = cache_key(graph, device, modes)
+    path = path_for(key)
+    if (found := read(path, key)) is not None:
+        return _report(found, "cache", path)
+    with ExitStack() as stack:
+        writable = _attempt(lambda: stack.enter_context(_exclusive(path)))
+        if (found := read(path, key)) is not None:  # written by another process meanwhile
+            return _report(found, "cache", path)
+        result = TuningSearch(graph, arrays, device, modes, limit, LOG.info).result()
+        content = {"facts": key, **asdict(result), "tuning": as_json(result.tuning)}
+        writable = writable and _attempt(lambda: write_json(path, content))
+    return _report(content, "measured", path if writable else None)
+
+
+def report_lines(report: Report) -> Iterator[str]:
+    """The report for the console."""
+    before, after = report["usual_ms"], report["tuned_ms"]
+    search = f"{report['tried']} of {report['candidates']} changes tried in {report['seconds']:.1f} s"
+    source = f"found in {report['file']}" if report["source"] == "cache" else search
+    if parse_tuning(report["tuning"]) == UNTUNED:
+        yield f"tuning: {source}; the default step is the fastest: {before:.3f} ms"
+        return
+    yield f"tuning: {source}; a step takes {after:.3f} instead of {before:.3f} ms ({after / before:.2f})"
+    yield from (f"  {form}: {signature}" for signature, form in report["tuning"]["forms"])
+    default = as_json(UNTUNED)
+    yield from (f"  {k}: {v}" for k, v in report["tuning"].items() if k != "forms" and v != default[k])
+
+
+def _report(content: Report, source: str, path: Path | None) -> Report:
+    figures = {name: value for name, value in content.items() if name != "facts"}
+    return {"source": source, "file": None if path is None else str(path), **figures}
+
+
+def _exclusive(path: Path) -> AbstractContextManager[None]:
+    """A lock: no other process searches for the content of this file."""
+    make_directory(path.parent)
+    return locked(path.with_suffix(".lock"), wait=True)
+
+
+def _attempt(action: Callable[[], object]) -> bool:
+    """Run an action and return whether it succeeded; without a cache the search runs anyway."""
+    try:
+        action()
+    except StorageError as error:
+        LOG.warning("the result of the search cannot be cached: %s (XDG_CACHE_HOME selects another folder)", error)
+        return False
+    return True
