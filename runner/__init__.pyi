@@ -20,7 +20,7 @@ from runner.mindspore.dataset_helper import (
 )
 from runner.mindspore.log import get_level as get_level, get_log_config as get_log_config
 from runner.mindspore.model_export import export as export
-from runner.nn.ms_function import ms_function as ms_function
+from runner.nn.steps import ms_function as ms_function
 from runner.ops.print_file import parse_print as parse_print, print_entries as print_entries
 from runner.register import key as key
 from runner.report.notebook.comparison import RunComparison as RunComparison

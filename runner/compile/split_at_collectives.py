@@ -2,7 +2,7 @@
 
 A part is everything that depends on the same number of successive collectives. A data-parallel step has two: loss and
 gradients, then the updates. The gradients of all buckets are ready when the first part ends, so in graph mode
-communication overlaps with nothing; in PyNative mode it does (`runner/nn/gradient_reducer.py`).
+communication overlaps with nothing; in PyNative mode it does (`runner/nn/wrap.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The module paths of MindSpore r1.2 that are no files of runner, and what is found there.
 
-`import runner.nn.optim.momentum` and `from runner.ops import functional as F` work for every path of the table: such a
+`import runner.nn.optim.rules` and `from runner.ops import functional as F` work for every path of the table: such a
 module has the names of the packages that serve it. `runner.host.lazy` calls this module when an import or an attribute
 is found nowhere else.
 """
@@ -42,7 +42,7 @@ ADDRESSES: dict[str, tuple[str, ...]] = {
     "common.dtype": ("runner.dtype",),
     **{f"nn.{name}": ("runner.nn",) for name in _NN},
     **{f"ops.{name}": ("runner.ops",) for name in _OPS},
-    "nn.loss.loss": ("runner.nn", "runner.nn.loss.base"),  # scripts subclass its `_Loss`
+    "nn.loss.loss": ("runner.nn", "runner.nn.loss.losses"),  # scripts subclass its `_Loss`
     "ops.functional": ("runner.ops",),
     "train.serialization": ("runner",),
     "amp": ("runner.train.amp",),

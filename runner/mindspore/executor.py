@@ -5,7 +5,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from runner.nn.cell import Cell
-from runner.nn.function_cell import FunctionCell
+from runner.nn.steps import FunctionCell
 
 __all__: list[str] = []
 

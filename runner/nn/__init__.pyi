@@ -61,40 +61,19 @@ from runner.mindspore.nn.normalization import (
     InstanceNorm2d as InstanceNorm2d,
 )
 from runner.mindspore.nn.sequences import LSTM as LSTM, LSTMCell as LSTMCell, TimeDistributed as TimeDistributed
-from runner.nn.activation import *
 from runner.nn.basic import *
 from runner.nn.cell import *
 from runner.nn.container import *
 from runner.nn.convolution import *
-from runner.nn.gradient_reducer import *
 from runner.nn.head import *
-from runner.nn.loss.base import *
-from runner.nn.loss.binary import *
-from runner.nn.loss.cross_entropy import *
-from runner.nn.loss.values import *
-from runner.nn.loss_scale import *
+from runner.nn.loss.losses import *
 from runner.nn.metrics.base import *
 from runner.nn.metrics.by_name import *
 from runner.nn.metrics.classification import *
-from runner.nn.metrics.confusion_matrix import *
-from runner.nn.metrics.curves import *
-from runner.nn.metrics.loss import *
-from runner.nn.metrics.occlusion_sensitivity import *
-from runner.nn.metrics.regression import *
-from runner.nn.metrics.similarity import *
-from runner.nn.metrics.surfaces import *
-from runner.nn.metrics.text import *
+from runner.nn.metrics.others import *
 from runner.nn.normalization import *
-from runner.nn.optim.ada_grad import *
-from runner.nn.optim.adam import *
-from runner.nn.optim.ftrl import *
-from runner.nn.optim.lamb import *
-from runner.nn.optim.lars import *
-from runner.nn.optim.momentum import *
 from runner.nn.optim.optimizer import *
-from runner.nn.optim.rmsprop import *
-from runner.nn.optim.sgd import *
-from runner.nn.parameter_patterns import *
+from runner.nn.optim.rules import *
 from runner.nn.pooling import *
 from runner.nn.schedule import *
 from runner.nn.wrap import *

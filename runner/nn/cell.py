@@ -3,23 +3,251 @@
 import inspect
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
-from runner import context
+from runner import context, dtype as dt
 from runner.core.assignments import Call
+from runner.core.eager import Eager
 from runner.core.operators import current, is_nested
+from runner.core.precision import OF_CELL
 from runner.core.source import user_line, users_line
 from runner.core.values import Parameter, ParameterTuple, Value
 from runner.errors import ConfigError, nearest
-from runner.nn.cell_execution import BackwardHook, in_precision
-from runner.nn.cell_settings import CellSettings
-from runner.ops.gradient import with_bprop
+from runner.ops.gradient import InsertGradientOf, with_bprop
+from runner.validation.keywords import KeywordNames
 
 __all__ = ["Cell"]
 
-# Executes a cell that is called outside of a network, by context mode; runner/nn/calls.py registers both modes.
+
+# Settings of a cell and of the cells below it: flags, precision, names, and those of distributed training.
+
+FLOATS = {dt.float16: "fp16", dt.float32: "fp32"}
+
+
+class CellSettings(KeywordNames):
+    """Base of cells: what does not belong to the computation. Most methods return the cell."""
+
+    training: bool
+    requires_grad: bool
+    float_type: dt.DType | None  # of `to_float`; None when the operands decide
+    _flags: dict[str, Any]
+    _phase: str
+    _bprop_debug: bool
+
+    def cells(self) -> Iterable["CellSettings"]:
+        """Child cells."""
+        raise NotImplementedError
+
+    def trainable_params(self, recurse: bool = True) -> list[Parameter]:
+        """Parameters with `requires_grad`."""
+        raise NotImplementedError
+
+    # Flags
+
+    @property
+    def source_files(self) -> Sequence[Path]:
+        """Files that the network was made from, besides code; a run records what they contain."""
+        return ()
+
+    def add_flags(self, **flags: Any) -> Self:
+        """Set attributes of this cell that `get_flags` lists."""
+        self._flags.update(flags)
+        self.__dict__.update(flags, float_type=next((t for t, flag in FLOATS.items() if self._flags.get(flag)), None))
+        return self
+
+    def add_flags_recursive(self, **flags: Any) -> Self:
+        """`add_flags` for this cell and all below it."""
+        self.add_flags(**flags)
+        for cell in self.cells():
+            cell.add_flags_recursive(**flags)
+        return self
+
+    def get_flags(self) -> dict[str, Any]:
+        """The flags of this cell."""
+        return self._flags
+
+    def to_float(self, dst_type: dt.DType) -> Self:
+        """Compute this cell and all below it in Float16 or Float32: floats among inputs and operands are cast.
+
+        Parameters keep their type. Raises ConfigError for other types.
+        """
+        if dst_type not in FLOATS:
+            allowed = ", ".join(map(str, FLOATS))
+            raise ConfigError("a cell computes in Float16 or Float32", given=dst_type, allowed=allowed)
+        return self.add_flags_recursive(**{flag: dst_type is dtype for dtype, flag in FLOATS.items()})
+
+    def set_train(self, mode: bool = True) -> Self:
+        """Switch this cell and all below it between training and inference."""
+        self.phase = "train" if mode else "predict"
+        return self.add_flags_recursive(training=mode)
+
+    def set_grad(self, requires_grad: bool = True) -> Self:
+        """Mark a cell of which gradients are computed. Every operator is recorded anyway."""
+        self.__dict__["requires_grad"] = requires_grad
+        return self
+
+    @property
+    def phase(self) -> str:
+        """`train` or `predict`, or a text of the user."""
+        return self._phase
+
+    @phase.setter
+    def phase(self, value: str) -> None:
+        if not isinstance(value, str):
+            raise ConfigError("phase is a text", given=value, cell=self.cls_name)
+        self.__dict__["_phase"] = value
+
+    @property
+    def bprop_debug(self) -> bool:
+        """A mark of cells whose `bprop` is debugged; PyNative mode always runs `bprop` as Python."""
+        return self._bprop_debug
+
+    @bprop_debug.setter
+    def bprop_debug(self, value: bool) -> None:
+        if not isinstance(value, bool):
+            raise ConfigError("bprop_debug is true or false", given=value, cell=self.cls_name)
+        self.__dict__["_bprop_debug"] = value
+
+    # The head: runner/nn/head.py
+
+    def head_parameters(self) -> Mapping[Parameter, int] | None:
+        """The parameters of the last linear layer, the weight first, each with its axis of outputs.
+
+        None: they are found in what is executed. A network that has several heads, or whose head is no matrix product
+        or convolution with a parameter, may override it.
+        """
+        return None
+
+    def change_outputs(self, weight: Parameter, before: int, now: int) -> None:
+        """Adapt what the cell, which has the weight of the new head, derives from its number of outputs."""
+
+    # Names
+
+    @property
+    def cls_name(self) -> str:
+        """Name of the class."""
+        return type(self).__name__
+
+    @property
+    def cell_init_args(self) -> str:
+        """The class as text, or what was set."""
+        return str(self.__dict__.get("_cell_init_args", f"<class '{type(self).__module__}.{self.cls_name}'>"))
+
+    @cell_init_args.setter
+    def cell_init_args(self, value: str) -> None:
+        if not isinstance(value, str):
+            raise ConfigError("cell_init_args is a text", given=value, cell=self.cls_name)
+        self.__dict__["_cell_init_args"] = value
+
+    def update_cell_type(self, cell_type: str) -> None:
+        """Set `cell_type`, a text that only its owner reads."""
+        self.__dict__["cell_type"] = cell_type
+
+    # Distributed training
+
+    def set_broadcast_flag(self, mode: bool = True) -> Self:
+        """Set the flag `broadcast_flag`. Data parallel training broadcasts parameters with `parameter_broadcast`."""
+        return self.add_flags_recursive(broadcast_flag=mode)
+
+    def set_auto_parallel(self) -> None:
+        """Set the flag `auto_parallel`, which changes nothing: networks are not split."""
+        self.add_flags(auto_parallel=True)
+
+    def set_comm_fusion(self, fusion_type: int, recurse: bool = True) -> Self:
+        """Set `comm_fusion` of the trainable parameters, which changes nothing: `all_reduce_fusion_config` does."""
+        for parameter in self.trainable_params(recurse):
+            parameter.comm_fusion = fusion_type
+        return self
+
+    def set_param_ps(self, recurse: bool = True, init_in_server: bool = False) -> None:
+        """Raises ConfigError: there is no parameter server."""
+        for parameter in self.trainable_params(recurse):
+            parameter.set_param_ps(init_in_server)
+
+    def load_parameter_slice(self, params: Any) -> None:
+        """Nothing: every rank has all elements of its parameters."""
+
+    def set_parallel_input_with_inputs(self, *inputs: Any) -> None:
+        """Nothing: inputs are not split by the network."""
+
+    def recompute(self, mode: bool = True) -> None:
+        """Nothing: PyNative mode and onnxruntime free activations when they are no longer needed."""
+
+    def exec_checkpoint_graph(self) -> None:
+        """Nothing: parameters can be read at any time."""
+
+
+# How a cell with a precision or a hook of its own computes: `to_float`, `register_backward_hook`.
+
+Construct = Callable[..., Any]
+
+
+def in_precision(dtype: dt.DType, construct: Construct) -> Construct:
+    """`construct` with its inputs and the parameters that it uses cast to Float16 or Float32."""
+
+    def cast(given: Any) -> Any:
+        if isinstance(given, tuple | list):
+            return type(given)([cast(each) for each in given])
+        is_cast = isinstance(given, Value) and given.dtype.is_float and given.dtype is not dtype
+        return current().with_dtype(current().lift(given), dtype) if is_cast else given
+
+    def computed(*inputs: Any, **options: Any) -> Any:
+        inputs = tuple(map(cast, inputs))
+        with current().use_precision(OF_CELL[dtype]):
+            return construct(*inputs, **options)
+
+    return computed
+
+
+class BackwardHook:
+    """Calls `function(cell_id, grad_input, grad_output)` when gradients have passed through a cell, in PyNative mode.
+
+    `grad_input` has the gradients of the cell's outputs, `grad_output` that of its input. The function may return
+    another gradient of the input; None keeps it. Raises ConfigError in graph mode, where no Python runs in a step.
+    """
+
+    def __init__(self, cell_id: str, function: Callable[..., Any]) -> None:
+        if not callable(function):
+            raise ConfigError("a hook is a function", given=type(function).__name__, cell=cell_id)
+        self.cell_id, self.function = cell_id, function
+
+    def around(self, construct: Construct) -> Construct:
+        """`construct` whose gradients the hook receives."""
+
+        def computed(*inputs: Any, **options: Any) -> Any:
+            if not isinstance(current(), Eager):
+                repair = "context.set_context(mode=context.PYNATIVE_MODE)"
+                raise ConfigError("graph mode does not support hooks", cell=self.cell_id, repair=repair)
+            passed: list[Value] = []
+            watched = [_with_gradient(x, lambda dx: self._called(passed, dx)) for x in inputs]
+            outputs = construct(*watched, **options)
+
+            def remember(dout: Value) -> Value:
+                passed.append(dout)
+                return dout
+
+            if isinstance(outputs, tuple | list):
+                return type(outputs)([_with_gradient(y, remember) for y in outputs])
+            return _with_gradient(outputs, remember)
+
+        return computed
+
+    def _called(self, passed: list[Value], gradient: Value) -> Value:
+        other = self.function(self.cell_id, tuple(passed), (gradient,))
+        other = other[0] if isinstance(other, tuple | list) and len(other) == 1 else other
+        return other if isinstance(other, Value) else gradient
+
+
+def _with_gradient(x: Any, function: Callable[[Value], Value]) -> Any:
+    return InsertGradientOf(function)(x) if isinstance(x, Value) and x.dtype.is_float else x
+
+
+# `Cell`: a part of a network, with parameters, child cells, and `construct`.
+
+# Executes a cell that is called outside of a network, by context mode; runner/nn/steps.py registers both modes.
 EXECUTORS: dict[int, Callable[["Cell", tuple[Any, ...]], Any]] = {}
 COMPILERS: dict[int, Callable[["Cell", tuple[Any, ...]], None]] = {}  # only compiles it: graph mode
 

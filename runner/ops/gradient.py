@@ -142,7 +142,7 @@ def _run_step(function: "GradientFunction", inputs: tuple[Any, ...], sens: dict[
     return outputs
 
 
-# Executes a gradient that is called outside of networks; `runner/nn/calls.py` replaces it by the mode of the context.
+# Executes a gradient that is called outside of networks; `runner/nn/steps.py` replaces it by the mode of the context.
 EXECUTOR: list[Callable[["GradientFunction", tuple[Any, ...], dict[str, Any]], Any]] = [_run_step]
 
 

@@ -1,8 +1,8 @@
 """How a `Model` scales its loss (spec section 6.4)."""
 
 from runner.errors import ConfigError
-from runner.nn.loss_scale import DynamicLossScaleUpdateCell, FixedLossScaleUpdateCell
 from runner.nn.optim.optimizer import Optimizer
+from runner.nn.wrap import DynamicLossScaleUpdateCell, FixedLossScaleUpdateCell
 from runner.validation.arguments import above, at_least, whole
 from runner.validation.keywords import KeywordNames
 

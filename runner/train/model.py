@@ -18,7 +18,7 @@ from runner.device import Device
 from runner.errors import ConfigError
 from runner.host.console import LOG
 from runner.host.threads import kernel_threads
-from runner.nn import gradient_reducer
+from runner.nn import wrap
 from runner.nn.steps import EagerStep, GraphStep, Step
 from runner.observe import dump
 from runner.ops.convolution.winograd import winograd_kernels
@@ -172,7 +172,7 @@ class Model(KeywordNames):
     def _open_steps(self, dataset: Dataset, sunk: bool, first: int, total: int) -> Iterator[Sink | StepByStep]:
         """The executor of the steps from number `first` to `total`."""
         if self.parallel and self.parallel["parameter_broadcast"]:
-            gradient_reducer.broadcast(self.train_network.get_parameters())
+            wrap.broadcast(self.train_network.get_parameters())
         if self.profiler is not None:
             settings = self.train_step, dataset, self.device, self.observer, self.value_observer()
             with self.profiler.training(*settings, sunk=sunk, first=first, total=total) as timed:

@@ -10,7 +10,7 @@ from runner.core.gradients import gradients
 from runner.core.values import Tensor
 from runner.errors import ConfigError, ShapeError
 from runner.host import seed
-from runner.nn.activation import ACTIVATIONS
+from runner.nn.basic import ACTIVATIONS
 
 RNG = np.random.default_rng(3)
 

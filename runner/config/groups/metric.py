@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 from runner import nn, register
 from runner.config.groups.record import Records, Settings
 from runner.nn.metrics.base import AnyMetric, Metric, direction_of, is_scalar
-from runner.nn.metrics.classification import Average
-from runner.nn.metrics.classifier import EvalType, Threshold
+from runner.nn.metrics.classification import Average, EvalType, Threshold
 from runner.validation.rules import Invalid, Rule, validate
 
 Make = TypeVar("Make", bound=Callable[..., Metric])

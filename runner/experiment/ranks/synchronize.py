@@ -10,7 +10,7 @@ from runner.errors import ConfigError
 from runner.experiment.ranks import start_up
 from runner.host.process import KINDS, Interruption
 from runner.nn.cell import Cell
-from runner.nn.gradient_reducer import broadcast
+from runner.nn.wrap import broadcast
 from runner.train.callback import Callback, RunContext
 
 NUMBERS = {kind: number for number, kind in KINDS.items()}

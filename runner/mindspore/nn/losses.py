@@ -7,9 +7,9 @@ import numpy as np
 from runner import dtype as dt, ops
 from runner.core.values import Tensor, Value
 from runner.errors import ConfigError, ShapeError
-from runner.nn.activation import get_activation
+from runner.nn.basic import get_activation
 from runner.nn.cell import Cell
-from runner.nn.loss.base import LossBase, Reduction, constant_weights
+from runner.nn.loss.losses import LossBase, Reduction, constant_weights
 from runner.validation.arguments import above, at_least, finite_number, flag, one_of, whole
 
 __all__ = ["CosineEmbeddingLoss", "DiceLoss", "FocalLoss", "MultiClassDiceLoss", "SampledSoftmaxLoss"]

@@ -5,8 +5,7 @@ from runner.common.initializer import Initial, initializer
 from runner.core.operators import Primitive
 from runner.core.values import Parameter, Value
 from runner.errors import ConfigError
-from runner.nn.activation import LeakyReLU, activation_of
-from runner.nn.basic import Dense
+from runner.nn.basic import Dense, LeakyReLU, activation_of
 from runner.nn.cell import Cell
 from runner.nn.convolution import Conv2d
 from runner.nn.normalization import BatchNorm1d, BatchNorm2d, BatchNormalization

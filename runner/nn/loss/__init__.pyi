@@ -5,7 +5,4 @@ from runner.mindspore.nn.losses import (
     MultiClassDiceLoss as MultiClassDiceLoss,
     SampledSoftmaxLoss as SampledSoftmaxLoss,
 )
-from runner.nn.loss.base import *
-from runner.nn.loss.binary import *
-from runner.nn.loss.cross_entropy import *
-from runner.nn.loss.values import *
+from runner.nn.loss.losses import *

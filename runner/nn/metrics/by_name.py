@@ -7,21 +7,31 @@ from runner.errors import ConfigError, known_names
 from runner.nn.metrics.base import AnyMetric, Metric, checked_metrics
 from runner.nn.metrics.classification import (
     F1,
+    ROC,
     Accuracy,
+    ConfusionMatrix,
+    ConfusionMatrixMetric,
     Precision,
     Recall,
     Top1CategoricalAccuracy,
     Top5CategoricalAccuracy,
     TopKCategoricalAccuracy,
+    auc,
 )
-from runner.nn.metrics.confusion_matrix import ConfusionMatrix, ConfusionMatrixMetric
-from runner.nn.metrics.curves import ROC, auc
-from runner.nn.metrics.loss import Loss
-from runner.nn.metrics.occlusion_sensitivity import OcclusionSensitivity
-from runner.nn.metrics.regression import MAE, MSE, R2
-from runner.nn.metrics.similarity import CosineSimilarity, Dice
-from runner.nn.metrics.surfaces import HausdorffDistance, MeanSurfaceDistance, RootMeanSquareDistance
-from runner.nn.metrics.text import BleuScore, Perplexity
+from runner.nn.metrics.others import (
+    MAE,
+    MSE,
+    R2,
+    BleuScore,
+    CosineSimilarity,
+    Dice,
+    HausdorffDistance,
+    Loss,
+    MeanSurfaceDistance,
+    OcclusionSensitivity,
+    Perplexity,
+    RootMeanSquareDistance,
+)
 
 __all__ = ["get_metric_fn", "get_metrics", "names"]
 

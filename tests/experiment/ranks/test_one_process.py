@@ -18,8 +18,8 @@ from runner.core.values import Parameter, Tensor
 from runner.dataset import NumpySlicesDataset
 from runner.errors import ConfigError, TrainingError
 from runner.experiment.ranks import synchronize
-from runner.nn.gradient_reducer import DistributedGradReducer
 from runner.nn.steps import EagerStep, GraphStep
+from runner.nn.wrap import DistributedGradReducer
 from runner.observe.dump.dumper import FirstFailure
 from runner.train.failure_replay import FailureReplay
 from runner.train.steps import StepByStep

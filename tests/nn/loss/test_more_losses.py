@@ -9,7 +9,7 @@ from tables import table
 from runner import nn, ops
 from runner.core.values import Tensor
 from runner.errors import ConfigError, ShapeError
-from runner.nn.loss.base import _Loss
+from runner.nn.loss.losses import _Loss
 
 
 @table("mode", MODES)

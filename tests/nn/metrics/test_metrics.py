@@ -13,7 +13,7 @@ from runner.errors import ConfigError
 from runner.nn.metrics.base import direction_of
 from runner.nn.metrics.by_name import METRICS, get_metrics
 from runner.nn.metrics.classification import Accuracy
-from runner.nn.metrics.loss import Loss
+from runner.nn.metrics.others import Loss
 from runner.train.evaluation import metrics_for
 from runner.train.model import Model
 
