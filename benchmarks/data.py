@@ -28,7 +28,7 @@ from runner.dataset.prefetch import prefetch_batches, threads_for
 from runner.device import Device
 from runner.host.threads import kernel_threads
 from runner.train import Model
-from runner.train.steps import StepByStep
+from runner.train.loop import StepByStep
 
 MODES = {"graph": context.GRAPH_MODE, "pynative": context.PYNATIVE_MODE}
 RECORDS, RECORD = 10000, 1 + 3 * 32 * 32

@@ -32,12 +32,11 @@ from runner.train.checkpoint import (
     load_param_into_net as load_param_into_net,
     save_checkpoint as save_checkpoint,
 )
-from runner.train.device_setup import initialize_system as initialize_system, shutdown_system as shutdown_system
-from runner.train.dump import dump as dump
 from runner.train.loss_scale_manager import (
     DynamicLossScaleManager as DynamicLossScaleManager,
     FixedLossScaleManager as FixedLossScaleManager,
     LossScaleManager as LossScaleManager,
 )
+from runner.train.setup import dump as dump, initialize_system as initialize_system, shutdown_system as shutdown_system
 
 __version__: str

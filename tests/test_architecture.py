@@ -86,7 +86,7 @@ THIRD_PARTIES = {
     "onnxruntime": {"runner.compile.session", "runner.compile.quantization"},
     "hydra": {"runner.config", "runner.experiment.sweep"},
     "omegaconf": {"runner.config", "runner.experiment.sweep"},
-    "safetensors": {"runner.train.checkpoint.arrays"},
+    "safetensors": {"runner.train.checkpoint.state"},
     "mpi4py": {"runner.communication.world"},
     "tensorboardX": {"runner.host.event_files"},
     "mlflow": {"runner.experiment.tracking.mlflow"},
@@ -446,8 +446,8 @@ def test_a_rule_finds_what_it_forbids(rule, name, text, complaint):
         ("runner.compile.onnx.lower", "from runner import ops"),
         ("runner.dataset.order", "import runner.nn.cell"),
         ("runner.nn.cell", "from runner.train import model"),
-        ("runner.nn.cell", "steps = lazy_import('runner.train.steps')"),
-        ("runner.nn.cell", "STEPS = 'runner.train.steps'"),
+        ("runner.nn.cell", "steps = lazy_import('runner.train.loop')"),
+        ("runner.nn.cell", "STEPS = 'runner.train.loop'"),
     ],
 )
 def test_an_import_against_the_order_is_found(name, text):

@@ -27,9 +27,8 @@ from runner.nn.cell import Cell
 from runner.nn.metrics.base import AnyMetric
 from runner.nn.wrap import StepCell
 from runner.observe import dump
-from runner.train.columns import check_columns, described, naming_columns
 from runner.train.loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager, LossScaleManager
-from runner.train.model import Model
+from runner.train.model import Model, check_columns, described, naming_columns
 
 MODES = {"graph": context.GRAPH_MODE, "pynative": context.PYNATIVE_MODE}
 # Gradients from 6e-11 to 64 fit Float16 then, and it grows by itself; the reference's 2**24 costs LeNet nine steps.

@@ -9,7 +9,7 @@ from runner.host.console import LOG
 from runner.host.files import Journal, make_directory
 from runner.train.callback import Callback, CallbackParameters, RunContext, step_in_epoch
 from runner.train.checkpoint import state
-from runner.train.checkpoint.folder import sweep_run
+from runner.train.checkpoint.state import sweep_run
 
 CHECKPOINTS = "checkpoints"  # in the run directory
 

@@ -12,7 +12,7 @@ from typing import Any
 from runner.config.code import FLAG, VARIABLE, content, loaded_files, loaded_sources
 from runner.errors import ConfigError, ConfigErrors, changed_rows, some
 from runner.host.files import make_directory, write_atomically
-from runner.train.checkpoint.folder import sweep_temporaries
+from runner.train.checkpoint.state import sweep_temporaries
 
 FOLDER = "code"  # in the run directory
 HASHES, GIVEN, PLACE = "code_sha256", "code_given", "code_folder"  # keys of what is recorded

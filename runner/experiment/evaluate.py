@@ -28,7 +28,7 @@ from runner.host.files import Journal, write_json
 from runner.nn.steps import GraphStep
 from runner.nn.wrap import WithEvalCell
 from runner.train.callback import CallbackParameters
-from runner.train.checkpoint import initial_weights
+from runner.train.checkpoint import parameters
 from runner.train.checkpoint.state import state_file
 
 
@@ -60,7 +60,7 @@ def _load_weights(settings: CheckpointSettings, experiment: Experiment) -> dict[
         LOG.warning("the network is evaluated with its initial weights: set checkpoint.load to load others")
         return None
     names = None if settings.names is None else names_of(settings.names)
-    source = initial_weights.InitialWeights(settings.load, settings.prefix, settings.strict is not False, names)
+    source = parameters.InitialWeights(settings.load, settings.prefix, settings.strict is not False, names)
     found = source.load(experiment.model.network, experiment.model.loss_fn)
     return {"path": str(found.absolute()), "sha256": files.sha256(state_file(found))}
 

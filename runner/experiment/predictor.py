@@ -24,7 +24,7 @@ from runner.experiment.model_inputs import ModelInputs
 from runner.experiment.run import MANIFEST_FILE, run_environment
 from runner.experiment.stored_inputs import read_inputs
 from runner.host.json import read_optional
-from runner.train.checkpoint import initial_weights
+from runner.train.checkpoint import parameters
 from runner.train.model import Model
 from runner.validation.rules import Frozen
 
@@ -86,7 +86,7 @@ def _config_and_inputs(folder: Path, given_code: Sequence[str], **settings: Any)
 
 def _trained_model(config: RunConfig, inputs: ModelInputs) -> Model:
     model = inference_model(config, inputs)
-    source = initial_weights.InitialWeights(str(config.checkpoint.load), config.checkpoint.prefix, strict=True)
+    source = parameters.InitialWeights(str(config.checkpoint.load), config.checkpoint.prefix, strict=True)
     source.load(model.network, model.loss_fn)
     return model
 

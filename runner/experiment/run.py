@@ -37,9 +37,9 @@ from runner.host.json import without_lists
 from runner.host.process import Interruption
 from runner.observe import dump as dumps
 from runner.ops.random import COUNTER
-from runner.train import device_setup
+from runner.train import setup
 from runner.train.callback import Callback, CallbackParameters, RunContext, check_losses
-from runner.train.checkpoint import initial_weights
+from runner.train.checkpoint import parameters
 
 CONFIG_FILE, MANIFEST_FILE, METRICS_FILE, SUMMARY_FILE = "config.json", "manifest.json", "metrics.jsonl", "summary.json"
 
@@ -88,11 +88,11 @@ def _build(request: RunRequest, values: ValueObserver) -> Experiment:
     return experiment
 
 
-def initial_weights_of(settings: CheckpointSettings, experiment: Experiment) -> initial_weights.InitialWeights:
+def initial_weights_of(settings: CheckpointSettings, experiment: Experiment) -> parameters.InitialWeights:
     """What a training loads: weights of another program whole, but for the parameters of a new head."""
     names = None if settings.names is None else names_of(settings.names)
     strict = names is not None if settings.strict is None else settings.strict
-    return initial_weights.InitialWeights(str(settings.load), settings.prefix, strict, names, experiment.roles.head)
+    return parameters.InitialWeights(str(settings.load), settings.prefix, strict, names, experiment.roles.head)
 
 
 def _read(network: nn.Cell, read: Callable[[], Any]) -> Any:
@@ -111,7 +111,7 @@ def run_environment(config: RunConfig) -> Iterator[None]:
             print_file_path=config.print_file_path or "",
         )
         if config.session.initialize_system:
-            device_setup.prepare(device_of(config), config.mode == "graph")
+            setup.prepare(device_of(config), config.mode == "graph")
         yield
         if context.print_file_is_unused():
             LOG.warning("print_file_path has no effect: no operator Print was executed")
@@ -122,8 +122,8 @@ def conclude(request: RunRequest, summary: dict[str, Any], values: dict[str, Any
     config = request.config
     summary["split"] = config.eval.split
     if config.session.initialize_system:
-        phases = device_setup.prepare(device_of(config), config.mode == "graph")
-        summary["system"] = device_setup.with_compilation(phases, summary["compile_seconds"], summary["train_seconds"])
+        phases = setup.prepare(device_of(config), config.mode == "graph")
+        summary["system"] = setup.with_compilation(phases, summary["compile_seconds"], summary["train_seconds"])
     try:
         check_expectations(config.expect, {**without_lists(values), "loss": summary["loss"]})
     except MismatchError:

@@ -8,7 +8,7 @@ import numpy as np
 from runner.core.values import Tensor
 from runner.dataset.pipeline import Dataset
 from runner.nn.cell import Cell
-from runner.train.arguments import epoch_steps
+from runner.train.model import epoch_steps
 from runner.types import TensorType
 from runner.validation.arguments import flag, whole
 from runner.validation.keywords import KeywordNames

@@ -9,7 +9,7 @@ from runner.errors import ConfigError, known_names
 from runner.host.console import note_once
 from runner.host.files import write_atomically
 from runner.nn.cell import Cell
-from runner.train.inference import inference
+from runner.train.model import inference
 
 __all__ = ["export"]
 

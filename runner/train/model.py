@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -11,33 +13,242 @@ import numpy as np
 from runner import compile as compiler, context, nn
 from runner.communication import settings as auto_parallel
 from runner.core.graph import GraphObserver, ValueObserver
-from runner.core.precision import use_precision
+from runner.core.precision import Policy, use_precision
+from runner.core.source import SourceLine, is_users
 from runner.core.values import Tensor
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
-from runner.errors import ConfigError
+from runner.errors import ConfigError, RunnerError, ShapeError, TrainingError, user_lines
 from runner.host.console import LOG
 from runner.host.threads import kernel_threads
 from runner.nn import wrap
+from runner.nn.cell import Cell
+from runner.nn.metrics.base import AnyMetric, attach, checked_metrics, update_metrics
 from runner.nn.steps import EagerStep, GraphStep, Step
 from runner.observe import dump
 from runner.ops.convolution.winograd import winograd_kernels
 from runner.ops.random import COUNTER
 from runner.train import amp, profile
-from runner.train.arguments import check_dump, check_train_arguments, epoch_steps, total_steps
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
-from runner.train.columns import check_columns, name_inputs, naming_columns
-from runner.train.evaluation import evaluate, evaluation_cell, metrics_for
-from runner.train.failure_replay import FailureReplay
-from runner.train.gradient_observer import GradientObserver
-from runner.train.inference import inference
-from runner.train.loop import MakeSteps, run_epochs
+from runner.train.loop import FailureReplay, GradientObserver, MakeSteps, StepByStep, run_epochs, with_elements
 from runner.train.loss_scale_manager import LossScaleManager
 from runner.train.sink import Sink
-from runner.train.steps import StepByStep, with_elements
 from runner.types import TensorType
-from runner.validation.arguments import flag
+from runner.validation.arguments import flag, whole
 from runner.validation.keywords import KeywordNames
+
+# The columns of a dataset as operands of a network: whether it takes so many, and what errors state about them.
+
+
+def check_columns(network: Cell, dataset: Dataset, loss_fn: Cell | None) -> None:
+    """Raise ConfigError unless `construct` of the network takes the columns; with a loss, all but the last one, the
+    target, which `construct` of the loss takes after an output."""
+    names = dataset.get_col_names()
+    inputs = names if loss_fn is None else names[:-1]
+    if loss_fn is not None:
+        _check_loss(loss_fn)
+    if not inputs:
+        repair = "a dataset with a column for each input of the network, and the target as the last one"
+        raise ConfigError("no column is left for the network", columns=described(dataset), repair=repair)
+    signature = _signature(network)
+    try:
+        signature.bind(*inputs)
+    except TypeError as reason:
+        name = type(network).__name__
+        raise ConfigError(
+            f"{name} does not take the columns of the dataset as its inputs",
+            inputs=", ".join(inputs),
+            construct=signature,
+            reason=reason,
+            columns=described(dataset),
+            line=_definition(network),
+            repair="the columns that it takes: dataset.project([...]), in the order of its inputs, then the target",
+        ) from None
+
+
+def _check_loss(loss_fn: Cell) -> None:
+    signature = _signature(loss_fn)
+    try:
+        signature.bind("output", "target")
+    except TypeError as reason:
+        rows = {"construct": signature, "reason": reason, "line": _definition(loss_fn)}
+        raise ConfigError(f"{type(loss_fn).__name__} does not take (output, target)", **rows) from None
+
+
+def _signature(cell: Cell) -> inspect.Signature:
+    if getattr(cell.construct, "__func__", None) is Cell.construct:
+        rows = {"cell": type(cell).__name__, "line": cell.__dict__["_built"], "hint": "def construct(self, x): ..."}
+        raise ConfigError("a cell that does not define construct", **rows)
+    return inspect.signature(cell.construct)
+
+
+def name_inputs(step: Step, dataset: Dataset) -> None:
+    """The programs that a step compiles from now on have inputs with the names of the columns."""
+    if isinstance(step, GraphStep):
+        step.columns = dataset.get_col_names()
+
+
+@contextmanager
+def naming_columns(dataset: Dataset) -> Iterator[None]:
+    """Errors inside the network get the types of the columns.
+
+    What its own code raises becomes a TrainingError with the user's line, which both modes report alike.
+    """
+    try:
+        yield
+    except RunnerError as error:
+        # also a type rule of an operator
+        if isinstance(error, ShapeError) or (isinstance(error, ConfigError) and "scope" in error.rows):
+            error.add(columns=described(dataset))
+        raise
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:
+        line = _line_in_network(error.__traceback__)
+        if line is None:
+            raise
+        what = f"the network's own code failed: {type(error).__name__}: {error}"
+        lines = user_lines(error)
+        called = "\n".join(lines) if len(lines) > 1 else None
+        raise TrainingError(what, line=line, at=called, columns=described(dataset)) from error
+
+
+def described(dataset: Dataset) -> str:
+    """The columns of a batch: `tokens Int32[8, 16], label Int32[8]`."""
+    pairs = zip(dataset.get_col_names(), dataset.column_types(), strict=True)
+    return ", ".join(f"{name} {kind}" for name, kind in pairs)
+
+
+def _definition(network: Cell) -> SourceLine | None:
+    """The line that defines `construct`, or the line that built a network whose class is not the user's."""
+    code = getattr(network.construct, "__code__", None)
+    if code is None or not is_users(code.co_filename):
+        return network.__dict__["_built"]  # type: ignore[no-any-return]
+    return SourceLine(code.co_filename, code.co_firstlineno)
+
+
+def _line_in_network(traceback: TracebackType | None) -> SourceLine | None:
+    """The innermost line of the user's code inside of a `construct`, which may have called an operator; None if the
+    exception comes from elsewhere, such as a callback that observes the step."""
+    found, inside = None, False
+    while traceback is not None and not (inside and traceback.tb_frame.f_code.co_name == "bind"):
+        code = traceback.tb_frame.f_code
+        inside = inside or code.co_name == "construct"
+        if inside and is_users(code.co_filename):
+            found = SourceLine(code.co_filename, traceback.tb_lineno)
+        traceback = traceback.tb_next
+    return found
+
+
+# The evaluation of a `Model`: its cell, and the loop over a dataset.
+
+
+def metrics_for(
+    loss_fn: nn.Cell | None, wanted: Mapping[str, AnyMetric] | Iterable[str] | str | None
+) -> dict[str, AnyMetric]:
+    """As `nn.get_metrics`, for outputs that this loss function is computed of."""
+    if isinstance(wanted, Mapping):
+        found = checked_metrics(wanted)
+    else:
+        found = nn.get_metrics(wanted) if wanted else {}
+    if loss_fn is not None:
+        attach(found.values(), loss_fn)
+    return found
+
+
+def evaluation_cell(
+    network: nn.Cell, loss_fn: nn.Cell | None, eval_network: nn.Cell | None, eval_indexes: Sequence[int] | None
+) -> tuple[nn.Cell | None, Sequence[int] | None]:
+    """The cell whose outputs metrics receive, and the places of loss, output and label among them.
+
+    The cell is that of the user, or else has these three outputs; None without a loss. Without places metrics receive
+    all outputs of the user's cell. Raises ConfigError for other places.
+    """
+    cell = nn.WithEvalCell(network, loss_fn) if eval_network is None and loss_fn is not None else eval_network
+    return cell, _output_places(eval_network, eval_indexes)
+
+
+def _output_places(eval_network: nn.Cell | None, eval_indexes: Sequence[int] | None) -> Sequence[int] | None:
+    if eval_indexes is None:
+        return (0, 1, 2) if eval_network is None else None
+    if len(eval_indexes) != 3 or not all(type(place) is int for place in eval_indexes):
+        allowed = "the places of loss, output and label"
+        raise ConfigError("eval_indexes must be three whole numbers", given=repr(eval_indexes), allowed=allowed)
+    return tuple(eval_indexes)
+
+
+def evaluate(
+    step: Step,
+    metrics: Mapping[str, AnyMetric],
+    places: Sequence[int] | None,
+    hooks: CallbackList,
+    run_context: RunContext,
+) -> dict[str, Any]:
+    """The values of metrics after one epoch. Raises ConfigError for places that the outputs do not have."""
+    cb_params = run_context.original_args()
+    for metric in metrics.values():
+        metric.clear()
+    with closing(cb_params.valid_dataset.read(0)) as batches, COUNTER.preserved():
+        for arrays in batches:
+            cb_params.cur_step_num += 1
+            hooks.fire("step_begin", run_context)
+            COUNTER.begin_batch(cb_params.cur_step_num - 1)
+            outputs = step(arrays)
+            cb_params.net_outputs = tuple(map(Tensor, outputs))
+            hooks.fire("step_end", run_context)
+            update_metrics(metrics.values(), outputs, places)
+    return {name: metric.eval() for name, metric in metrics.items()}
+
+
+# Validates the arguments of `Model`'s methods.
+
+
+def check_train_arguments(
+    epoch: int, train_dataset: Dataset, dataset_sink_mode: bool, sink_size: int, max_steps: int | None
+) -> None:
+    """Raise ConfigError unless epoch and max_steps are positive ints and sink_size is -1 or positive."""
+    whole({}, 1, epoch=epoch)
+    flag({}, dataset_sink_mode=dataset_sink_mode)
+    if type(sink_size) is not int or (sink_size < 1 and sink_size != -1):
+        raise ConfigError("sink_size must be -1 or a whole number of at least 1", given=repr(sink_size))
+    if max_steps is not None:
+        whole({}, 1, max_steps=max_steps)
+    if not isinstance(train_dataset, Dataset):
+        raise ConfigError("train_dataset must be a dataset of runner.dataset", given=repr(train_dataset))
+
+
+def epoch_steps(dataset: Dataset, dataset_sink_mode: bool, sink_size: int) -> int:
+    """The number of steps of an epoch."""
+    return dataset.get_dataset_size() if sink_size == -1 or not dataset_sink_mode else sink_size
+
+
+def total_steps(epoch: int, steps: int, max_steps: int | None) -> int:
+    """The number of steps of a training of `epoch` epochs of `steps` steps."""
+    return epoch * steps if max_steps is None else min(max_steps, epoch * steps)
+
+
+def check_dump(observer: ValueObserver, sunk: bool) -> None:
+    """Raise ConfigError for a synchronous dump with data sinking."""
+    if sunk and not observer.supports_sinks:
+        repair = "dataset_sink_mode=False, or an asynchronous dump, which works while sinking"
+        raise ConfigError("a synchronous dump needs separate steps", dataset_sink_mode="true", repair=repair)
+
+
+# Inference mode of a network, for evaluation, prediction and export.
+
+
+@contextmanager
+def inference(network: Cell, precision: Policy | None) -> Iterator[None]:
+    """Inside, the network is in inference mode and operators have this precision; then training mode is set."""
+    network.set_train(False)
+    try:
+        with use_precision(precision):
+            yield
+    finally:
+        network.set_train(True)
+
+
+# `Model`: a network with its loss, optimizer and metrics, and the loops over a dataset (spec section 6.1).
 
 
 class Model(KeywordNames):

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from runner import compile as compiler, context, dtype, ops
-from runner.core.graph import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
+from runner.core.graph import NO_GRAPHS, NO_VALUES, Graph, GraphObserver, ValueObserver
 from runner.core.operators import current
 from runner.core.values import Value
 from runner.dataset.pipeline import Dataset
@@ -30,9 +30,40 @@ from runner.nn.cell import Cell
 from runner.nn.optim.optimizer import scheduled_optimizers
 from runner.nn.steps import DebugPrograms
 from runner.ops.random import COUNTER
-from runner.train.call_length import CallLength
 from runner.train.preprocessing import transformed
 from runner.types import TensorType
+
+# How many steps of a sink one call to the device has.
+
+CALL_SECONDS = 1.0
+
+
+class CallLength:
+    """The number of steps with which a call to the device takes about `CALL_SECONDS`.
+
+    A signal is handled between two calls. Each call takes its length from the time of the last one with the same batch
+    size, the first from the size of the graph.
+    """
+
+    def __init__(self) -> None:
+        self._seconds: dict[int, float] = {}  # of one step, by batch size, as measured in the last call
+
+    def record(self, size: int, steps: int, seconds: float) -> None:
+        """A call of so many steps with this batch size took so many seconds."""
+        self._seconds[size] = seconds / steps
+
+    def steps(self, size: int, graph: Graph) -> int:
+        """Steps of the next call with this batch size; `graph` is that of one step."""
+        if size in self._seconds:
+            return max(1, int(CALL_SECONDS / self._seconds[size]))
+        return max(1, int(CALL_SECONDS / 2 / compiler.estimated_seconds(graph)))
+
+    def is_short(self, steps: int) -> bool:
+        """Whether so many steps take no longer than one call."""
+        return steps * max(self._seconds.values(), default=0.0) <= CALL_SECONDS
+
+
+# Data sinking: many training steps in one call to the device.
 
 RESIDENT_BYTES = 2 << 30
 CHUNK_BYTES = 64 << 20

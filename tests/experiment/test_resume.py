@@ -135,7 +135,7 @@ def test_a_sink_is_saved_at_the_steps_that_are_due(tmp_path):
 
 def test_a_long_sink_is_saved_when_the_seconds_are_over(tmp_path, monkeypatch):
     """Here after every step: each is a call to the device, and takes longer than the interval."""
-    monkeypatch.setattr("runner.train.call_length.CALL_SECONDS", 1e-9)
+    monkeypatch.setattr("runner.train.sink.CALL_SECONDS", 1e-9)
     every = ("checkpoint.every_seconds=1e-9", "checkpoint.keep_max=9")
     run(tmp_path / "run", "mode=graph", "sink_size=4", "epochs=1", *every)
     names = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
@@ -146,7 +146,7 @@ def test_a_long_sink_is_saved_when_the_seconds_are_over(tmp_path, monkeypatch):
 def test_a_run_that_dies_inside_of_a_sink_ends_with_the_same_bytes(tmp_path, monkeypatch, sink, steps):
     """Every step is a call of its own here, so that a run can die between any two steps of a sink."""
     overrides = ("mode=graph", *SINKS[sink], "checkpoint.every_steps=5")
-    monkeypatch.setattr("runner.train.call_length.CALL_SECONDS", 1e-9)
+    monkeypatch.setattr("runner.train.sink.CALL_SECONDS", 1e-9)
     run(tmp_path / "whole", *overrides)
     expected = traces(tmp_path / "whole")
     assert json.loads((tmp_path / "whole/summary.json").read_text())["host_interactions"] == steps

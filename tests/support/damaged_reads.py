@@ -31,7 +31,7 @@ from runner.experiment.sweep import journal, sweep
 from runner.experiment.sweep.state import SweepState
 from runner.observe.graph import listing
 from runner.ops.print_file import PrintFile, parse_print
-from runner.train.checkpoint import arrays, load_checkpoint, state
+from runner.train.checkpoint import load_checkpoint, state
 
 ERRORS = {2, 5, 7}  # exit codes of invalid values, of the storage and of data files
 RESULTS = {0, 6}  # and of commands that have read their files
@@ -51,11 +51,11 @@ def write(folder: Path, run: Path) -> None:
     """Write the good files; `run` is the folder of a finished run, with its checkpoint and its golden file."""
     draw = np.random.default_rng(1)
     weights = {"conv.weight": draw.normal(size=(4, 3, 3)).astype(np.float32), "conv.bias": np.ones(4), "n": np.array(7)}
-    from runner.train.checkpoint import ckpt
+    from runner.train.checkpoint import parameters
 
     for name, crc_check in (("checked.ckpt", True), ("plain.ckpt", False)):
-        ckpt.write(folder / name, weights, crc_check=crc_check)
-    (folder / "arrays.safetensors").write_bytes(arrays.encode(weights))
+        parameters.write(folder / name, weights, crc_check=crc_check)
+    (folder / "arrays.safetensors").write_bytes(state.encode(weights))
     state.save(folder / "state" / "CKP-1_7", weights, {"global_step": 7, "loss": 0.25}, {"config": {"seed": 1}})
     _write_data(folder, draw)
     printed = PrintFile(folder / "print.pb")
@@ -199,7 +199,7 @@ def _weights(path: Path) -> object:
 
 
 def _decoded(path: Path) -> object:
-    return arrays.decode(path.read_bytes(), path)
+    return state.decode(path.read_bytes(), path)
 
 
 def _state(place: Path) -> object:

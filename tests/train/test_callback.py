@@ -15,7 +15,7 @@ from runner.train.callback import (
     RunContext,
     TimeMonitor,
     check_losses,
-    monitor as monitors,
+    standard as monitors,
 )
 from runner.train.callback.base import EVENTS
 

@@ -10,7 +10,7 @@ import runner
 from runner import context
 from runner.device import Device
 from runner.errors import ConfigError, DeviceError
-from runner.train import device_setup
+from runner.train import setup
 
 LENET = ("+experiment=lenet_seed", "max_steps=2", "eval.every=never", "callbacks=quiet", "device.threads=1")
 PHASES = {"provider_seconds", "communication_seconds", "compilation_seconds"}
@@ -47,9 +47,7 @@ def test_libraries_are_loaded_then_and_not_before():
 def test_a_second_call_does_nothing_until_it_was_shut_down(monkeypatch):
     context.set_context(mode=context.GRAPH_MODE)
     opened = []
-    monkeypatch.setattr(
-        device_setup.compiler, "device_problem", lambda target, device_id: opened.append((target, device_id))
-    )
+    monkeypatch.setattr(setup.compiler, "device_problem", lambda target, device_id: opened.append((target, device_id)))
     first = runner.initialize_system()
     assert runner.initialize_system() == first
     assert opened == [("CPU", 0)]
@@ -72,11 +70,11 @@ def test_a_name_is_text(call):
 
 def test_a_device_that_cannot_be_used(monkeypatch, caplog):
     trouble = DeviceError("the device is not usable", reason="nobody is there")
-    monkeypatch.setattr(device_setup.compiler, "device_problem", lambda target, device_id: trouble)
+    monkeypatch.setattr(setup.compiler, "device_problem", lambda target, device_id: trouble)
     with pytest.raises(DeviceError) as caught:
-        device_setup.prepare(Device("GPU"), True)
+        setup.prepare(Device("GPU"), True)
     assert caught.value is trouble
-    device_setup.prepare(Device("GPU", allow_fallback=True), True)
+    setup.prepare(Device("GPU", allow_fallback=True), True)
     assert "nobody is there" in caplog.text
 
 

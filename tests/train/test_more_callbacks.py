@@ -17,7 +17,7 @@ from runner.train.callback import (
     LearningRateScheduler,
     RunContext,
 )
-from runner.train.callback.stopping import HOOKS
+from runner.train.callback.standard import HOOKS
 
 WAYS = {
     "sunk": {"mode": context.GRAPH_MODE, "sunk": True},

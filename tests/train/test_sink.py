@@ -11,9 +11,8 @@ from runner.dataset import DigitsDataset, NumpySlicesDataset, open_dataset
 from runner.dataset.transforms.transform import Transform
 from runner.dataset.vision import c_transforms as CV
 from runner.device import Device
-from runner.train.call_length import CallLength
 from runner.train.callback import Callback
-from runner.train.sink import Sink, _stacked, on_device
+from runner.train.sink import CallLength, Sink, _stacked, on_device
 from runner.types import TensorType
 
 
@@ -168,7 +167,7 @@ class Leaver(Callback):
 def test_a_sink_that_takes_long_is_several_calls_and_can_be_left(monkeypatch):
     dataset = digits()
     whole, expected, _ = train(dataset, True, 30, 1)
-    monkeypatch.setattr("runner.train.call_length.CALL_SECONDS", 1e-9)  # every step is a call now
+    monkeypatch.setattr("runner.train.sink.CALL_SECONDS", 1e-9)  # every step is a call now
     set_seed(3)
     net = small_network()
     loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")

@@ -5,7 +5,7 @@ from typing import Any
 
 from runner import register
 from runner.config.groups.record import Records, Settings
-from runner.train.callback import monitor, progress  # noqa: F401  registers them
+from runner.train.callback import standard  # noqa: F401  registers them
 from runner.validation.rules import Invalid
 
 ENABLED = ("epoch_monitor", "progress")

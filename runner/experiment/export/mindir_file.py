@@ -7,7 +7,7 @@ from runner.errors import BusyError, ConfigError
 from runner.experiment.export.options import ExportOptions
 from runner.experiment.export.trained_run import TrainedRun
 from runner.host.files import make_directory, write_atomically
-from runner.train.inference import inference
+from runner.train.model import inference
 
 SUFFIX = ".mindir"
 

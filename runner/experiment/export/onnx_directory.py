@@ -17,9 +17,8 @@ from runner.experiment.export.trained_run import TrainedRun
 from runner.experiment.export.verification import Verification
 from runner.experiment.results.model_files import metadata_of
 from runner.host import files, json as json_data
-from runner.train.checkpoint.arrays import encode
-from runner.train.checkpoint.folder import write_folder
-from runner.train.step_export import export_network, export_step, export_steps
+from runner.train.checkpoint.state import encode, write_folder
+from runner.train.onnx_export import export_network, export_step, export_steps
 
 README = "README.md"
 MODELS = {

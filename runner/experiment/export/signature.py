@@ -10,7 +10,7 @@ from runner.core.values import Parameter
 from runner.experiment.export.trained_run import TrainedRun
 from runner.nn.optim.optimizer import Optimizer
 from runner.train import onnx_export
-from runner.train.step_export import ACCURACY, LOSS, LOSSES, ExportedStep
+from runner.train.onnx_export import ACCURACY, LOSS, LOSSES, ExportedStep
 
 FORMAT = 1
 FILE = "signature.json"

@@ -18,7 +18,7 @@ from runner.errors import MismatchError
 from runner.experiment.export.trained_run import TrainedRun, arrays_of, set_arrays
 from runner.nn.optim.optimizer import Optimizer
 from runner.ops.random import COUNTER
-from runner.train.step_export import LOSS, LOSSES, ExportedStep, export_steps
+from runner.train.onnx_export import LOSS, LOSSES, ExportedStep, export_steps
 
 RELATIVE, RELATIVE_OF_HALVES = 2e-2, 5e-2  # of the change of a parameter, or of an output of the network
 EXPLAINED = 10.0  # times the distance between two steps of the run

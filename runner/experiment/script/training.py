@@ -30,9 +30,8 @@ from runner.host.files import Journal, write_json
 from runner.host.json import flat
 from runner.host.process import Interruption
 from runner.host.seed import get_seed
-from runner.train.arguments import check_train_arguments, epoch_steps, total_steps
 from runner.train.callback import Callback, CallbackList, CallbackParameters
-from runner.train.model import Model
+from runner.train.model import Model, check_train_arguments, epoch_steps, total_steps
 
 MODE_NAMES = {context.GRAPH_MODE: "graph", context.PYNATIVE_MODE: "pynative"}
 

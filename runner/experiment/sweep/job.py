@@ -16,7 +16,7 @@ from runner.experiment.status import STATUS_FILE
 from runner.experiment.sweep import journal, state
 from runner.host import json
 from runner.host.process import PREEMPTION, Preempted, exit_code, stopped_by_signals
-from runner.train.checkpoint.folder import sweep_temporaries
+from runner.train.checkpoint.state import sweep_temporaries
 
 SKIPPED = 0
 

@@ -7,16 +7,15 @@ from runner.train.callback.base import (
     _InternalCallbackParam as _InternalCallbackParam,
     step_in_epoch as step_in_epoch,
 )
-from runner.train.callback.checkpoint import CheckpointConfig as CheckpointConfig, ModelCheckpoint as ModelCheckpoint
-from runner.train.callback.monitor import (
-    EpochMonitor as EpochMonitor,
-    LossMonitor as LossMonitor,
-    TimeMonitor as TimeMonitor,
-    check_losses as check_losses,
-)
-from runner.train.callback.stopping import (
+from runner.train.callback.standard import (
+    CheckpointConfig as CheckpointConfig,
     EarlyStopping as EarlyStopping,
+    EpochMonitor as EpochMonitor,
     LambdaCallback as LambdaCallback,
     LearningRateScheduler as LearningRateScheduler,
+    LossMonitor as LossMonitor,
+    ModelCheckpoint as ModelCheckpoint,
+    TimeMonitor as TimeMonitor,
+    check_losses as check_losses,
 )
 from runner.train.callback.summary_collector import SummaryCollector as SummaryCollector

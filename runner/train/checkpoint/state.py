@@ -4,23 +4,293 @@
 after all of it is synced to the disk. Measured: without this, kills at random moments destroyed 50 of 60 files.
 """
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
+import safetensors
+import safetensors.numpy
 
+from runner import dtype as dt
 from runner.errors import ConfigError, DataError, StorageError, some
-from runner.host import files
-from runner.train.checkpoint import manifest
-from runner.train.checkpoint.arrays import decode, encode
-from runner.train.checkpoint.folder import place_of, remove_folder, sweep_temporaries, write_folder
-from runner.train.checkpoint.manifest import MANIFEST, REPAIR, CheckpointFile, Manifest
+from runner.host import files, json as json_data
+from runner.host.ownership import RECORD
 from runner.validation.arguments import whole
 from runner.validation.rules import Frozen
 
 __all__ = ["SavedCheckpoint", "load", "newest", "prune", "save", "sweep_temporaries"]
+
+
+# `MANIFEST.json`: the files of a checkpoint, the progress of its run, and a sha256 of these values.
+#
+# The hash is over the values, so it is independent of the layout and detects a flipped bit in a number of steps.
+
+MANIFEST = "MANIFEST.json"
+FORMAT, VERSION = "runner checkpoint", 1
+LIMIT = 16 << 20  # bytes
+REPAIR = "restore it from a copy, or delete this checkpoint"
+NEWER = "read it with the version of runner that wrote it"
+
+
+class CheckpointFile(Frozen):
+    """Size and hash of a file of a checkpoint."""
+
+    size: int  # in bytes
+    sha256: str
+
+    @classmethod
+    def of(cls, content: bytes) -> "CheckpointFile":
+        """The size and hash of this content."""
+        return cls(len(content), hashlib.sha256(content).hexdigest())
+
+
+class Manifest(Frozen):
+    """The files of a checkpoint by name, the progress of its run, and the identity for resuming."""
+
+    files: dict[str, CheckpointFile]
+    progress: dict[str, Any]
+    identity: dict[str, Any]
+
+    @property
+    def global_step(self) -> int:
+        """Steps executed before the checkpoint."""
+        return int(self.progress.get("global_step", 0))
+
+
+def text_of(parts: Mapping[str, CheckpointFile], progress: Mapping[str, Any], identity: Mapping[str, Any]) -> str:
+    """The text of a manifest; equal values give equal texts. Raises ConfigError for values that are not JSON."""
+    said = {"progress": {**progress}, "identity": {**identity}}
+    try:
+        said = json.loads(json.dumps(said, allow_nan=False, sort_keys=True))
+    except (TypeError, ValueError, RecursionError) as reason:
+        raise ConfigError("progress and identity of a checkpoint must be JSON", reason=reason) from None
+    if not _is_count(step := said["progress"].get("global_step", 0)):
+        raise ConfigError("global_step must be a whole number of at least 0", given=repr(step))
+    sizes = {name: {"bytes": part.size, "sha256": part.sha256} for name, part in parts.items()}
+    values = {"format": FORMAT, "version": VERSION, "files": sizes, **said}
+    text = json.dumps({**values, "sha256": _digest(values)}, indent=2) + "\n"
+    if len(text) > LIMIT:
+        raise ConfigError("progress and identity of a checkpoint are too long", bytes=len(text), allowed=LIMIT)
+    return text
+
+
+def read(folder: Path) -> Manifest:
+    """Read and verify the manifest of a checkpoint. Raises DataError with repair, or StorageError."""
+    path = folder / MANIFEST
+    try:
+        values = _values(path)
+        if not isinstance(values, dict) or values.get("format") != FORMAT:
+            raise DataError("not the manifest of a checkpoint", file=path, expected=f'"format": "{FORMAT}"')
+        if (version := values.get("version")) != VERSION:
+            rows = {"file": path, "expected": VERSION, "found": version, "repair": NEWER}
+            raise DataError("unknown version of checkpoints", **rows)
+        claimed = values.pop("sha256", None)
+        found = _digest(values)
+    except DataError as error:
+        raise error.add(repair=REPAIR) from None
+    if claimed != found:
+        damaged(path, f"sha256 {claimed}", f"sha256 {found}")
+    return _checked(values, path)
+
+
+def _values(path: Path) -> Any:
+    content = files.read_bytes(path, LIMIT)
+    try:
+        return json_data.parse_data(content)
+    except DataError as error:
+        raise DataError("a manifest is not JSON", file=path, found=error.rows["reason"]) from None
+
+
+def damaged(path: Path, expected: object, found: object) -> NoReturn:
+    """Raise DataError for a changed file of a checkpoint."""
+    raise DataError("a file of the checkpoint is damaged", file=path, expected=expected, found=found, repair=REPAIR)
+
+
+def _checked(values: dict[str, Any], path: Path) -> Manifest:
+    """The manifest from valid values: a correct hash proves only that they were not changed."""
+    try:
+        parts = {name: CheckpointFile(part["bytes"], part["sha256"]) for name, part in values["files"].items()}
+        manifest = Manifest(parts, values["progress"], values["identity"])
+        counts = [*(part.size for part in parts.values()), manifest.progress.get("global_step", 0)]
+        is_valid = isinstance(manifest.identity, dict) and all(map(_is_count, counts))
+    except (KeyError, TypeError, AttributeError):
+        is_valid = False
+    if not is_valid:
+        raise DataError("a manifest lacks required values", file=path, repair=REPAIR)
+    return manifest
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _digest(values: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+# Atomic creation and removal of directories, and the clean-up after a killed process.
+
+ASIDE_SUFFIX = ".old"
+_LEFT = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{12}(?P<suffix>\.tmp|\.old)|\.[0-9a-f]{16}\.tmp", re.DOTALL)
+
+
+def write_folder(path: Path, contents: Mapping[str, files.Content]) -> None:
+    """Write a directory of files, in the given order, or leave an existing one untouched.
+
+    A directory cannot be renamed onto another one, so an existing one is first renamed to a hidden name, which
+    `place_of` and `sweep_temporaries` recognise. Raises StorageError with the path and the system's reason.
+    """
+    temporary, aside = files.hidden(path, files.TEMPORARY_SUFFIX), files.hidden(path, ASIDE_SUFFIX)
+    replaces = path.is_dir()
+    try:
+        with files.storage_errors("cannot write a directory", path):
+            files.make_new(temporary)
+            for name, content in contents.items():
+                files.write_new(temporary / name, content)
+            files.sync_folder(temporary)
+            if replaces:
+                _exchange(path, temporary, aside)
+            else:
+                files.rename(temporary, path)
+            files.sync_folder(path.parent)
+            if replaces:
+                files.remove(aside)
+    except BaseException:
+        _discard(temporary)
+        raise
+
+
+def _exchange(path: Path, temporary: Path, aside: Path) -> None:
+    """Rename a finished directory to its name; on failure rename the previous one back."""
+    try:
+        files.rename(path, aside)
+        files.rename(temporary, path)
+    except BaseException:
+        if aside.exists() and not path.exists():
+            files.rename(aside, path)
+        raise
+
+
+def _discard(temporary: Path) -> None:
+    """Remove an unfinished directory; a failure is left to `sweep_temporaries`."""
+    with suppress(OSError):  # the original error is raised
+        if temporary.is_dir():
+            files.remove(temporary)
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a directory recursively: a kill in between leaves it complete or under a hidden name.
+
+    Raises StorageError.
+    """
+    hidden = files.hidden(path, files.TEMPORARY_SUFFIX)
+    with files.storage_errors("cannot remove a directory", path):
+        files.rename(path, hidden)
+        files.sync_folder(path.parent)
+        files.remove(hidden)
+
+
+def place_of(name: str) -> str:
+    """The name that a directory had before it was set aside; any other name unchanged.
+
+    >>> place_of(".CKP-1_9.0123456789ab.old"), place_of("CKP-1_9")
+    ('CKP-1_9', 'CKP-1_9')
+    """
+    left = _LEFT.fullmatch(name)
+    return left["name"] if left and left["suffix"] == ASIDE_SUFFIX else name
+
+
+def sweep_run(folder: Path) -> None:
+    """Clean up a run directory and everything below it, as `sweep_temporaries` does.
+
+    Folders with a record of their owner are left out: what writes them removes what a killed process left there, and
+    other ranks may be writing. Raises StorageError.
+    """
+    sweep_temporaries(folder)
+    for name in files.names(folder):
+        inside = folder / name
+        if inside.is_dir() and not inside.is_symlink() and not (inside / RECORD).exists():
+            sweep_run(inside)
+
+
+def sweep_temporaries(folder: Path) -> list[str]:
+    """Clean up one folder after killed writers, and return a line about each of their entries.
+
+    Files and directories with a temporary name are removed; a directory that was set aside is renamed back if its name
+    is free. Nothing else is changed. No process may be writing to the folder. Raises StorageError.
+    """
+    done = []
+    for name in files.names(folder):
+        left = _LEFT.fullmatch(name)
+        if not left:
+            continue
+        back = left["suffix"] == ASIDE_SUFFIX and left["name"] not in files.names(folder)
+        with files.storage_errors("cannot clean up after a killed process", folder / name):
+            if back:
+                files.rename(folder / name, folder / left["name"])
+            else:
+                files.remove(folder / name)
+        done.append(f"{left['name']}: put back" if back else f"{name}: removed")
+    return done
+
+
+# Named arrays in the safetensors format, which cannot contain code.
+
+TYPES = {
+    **{f"F{bits}": f"<f{bits // 8}" for bits in (16, 32, 64)},
+    **{f"{kind}{bits}": f"<{kind.lower()}{bits // 8}" for kind in "IU" for bits in (8, 16, 32, 64)},
+    "BOOL": "?",
+}
+
+
+def plain_arrays(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays in the form of file formats: native byte order, C order, printable names.
+
+    safetensors 0.8 writes the memory of an array, so it would write other values for strided arrays. Raises ConfigError
+    with the name of an array that cannot be saved.
+    """
+    plain = {}
+    for name, array in arrays.items():
+        if not isinstance(name, str) or not name or not name.isprintable() or name == "__metadata__":
+            raise ConfigError("not a name for an array of a checkpoint", name=ascii(name))
+        value = np.asarray(array)
+        try:
+            plain[name] = value.astype(dt.of(value.dtype).numpy, order="C", copy=False)
+        except ConfigError as error:
+            raise error.add(array=name) from None
+    return plain
+
+
+def encode(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """The content of a safetensors file; equal arrays give equal bytes. Raises ConfigError."""
+    return bytes(safetensors.numpy.save(plain_arrays(arrays)))
+
+
+def decode(content: bytes, path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a safetensors file, those of BFloat16 as Float32; `path` is for errors. Raises DataError."""
+    try:
+        arrays = {name: _array(**part) for name, part in safetensors.deserialize(content)}  # type: ignore[no-untyped-call]
+        for array in arrays.values():
+            dt.of(array.dtype)
+    except (safetensors.SafetensorError, ValueError, KeyError) as reason:
+        raise DataError("not a safetensors file", file=path, found=reason) from None
+    return arrays
+
+
+def _array(dtype: str, shape: list[int], data: bytes) -> np.ndarray:
+    """One array of a file. Raises KeyError for an unknown type."""
+    if dtype == "BF16":  # the upper halves of Float32
+        halves = np.frombuffer(data, "<u2").astype(np.uint32)
+        return (halves << 16).view(np.float32).reshape(shape)
+    return np.frombuffer(data, TYPES[dtype]).reshape(shape)
+
+
+# Checkpoints in runner's format: directories of named arrays, with a manifest for verification.
 
 STATE = "state.safetensors"
 
@@ -47,7 +317,7 @@ def save(
     if foreign:
         raise ConfigError("cannot replace a directory that is not a checkpoint", directory=folder, has=some(foreign, 5))
     content = encode(arrays)
-    text = manifest.text_of({STATE: CheckpointFile.of(content)}, progress, identity)
+    text = text_of({STATE: CheckpointFile.of(content)}, progress, identity)
     files.make_directory(folder.parent)
     write_folder(folder, {STATE: content, MANIFEST: text})
     return folder
@@ -61,7 +331,7 @@ def load(path: Path | str) -> SavedCheckpoint:
     folder = Path(path)
     if not folder.is_dir():
         raise DataError("there is no such checkpoint", file=folder)
-    found = manifest.read(folder)
+    found = read(folder)
     try:
         arrays = decode(_content(folder, found), folder / STATE)
     except DataError as error:
@@ -130,7 +400,7 @@ def _candidates(folder: Path, prefix: str) -> tuple[list[_Candidate], list[_Cand
             continue
         path, order = folder / entry, (int(numbers[1]), int(numbers[2]))
         try:
-            found.append(_Candidate(path, order, manifest.read(path)))
+            found.append(_Candidate(path, order, read(path)))
         except (DataError, StorageError) as error:
             found.append(_Candidate(path, order, None, _line(path, error)))
     found.sort(key=lambda one: one.age, reverse=True)
@@ -154,9 +424,9 @@ def _content(folder: Path, known: Manifest) -> bytes:
     path, part = folder / STATE, known.files[STATE]
     content = files.read_bytes(path, part.size)
     if len(content) != part.size:
-        manifest.damaged(path, f"{part.size} bytes", f"{len(content)} bytes")
+        damaged(path, f"{part.size} bytes", f"{len(content)} bytes")
     if (now := CheckpointFile.of(content)) != part:
-        manifest.damaged(path, f"sha256 {part.sha256}", f"sha256 {now.sha256}")
+        damaged(path, f"sha256 {part.sha256}", f"sha256 {now.sha256}")
     return content
 
 

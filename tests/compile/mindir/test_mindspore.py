@@ -12,7 +12,7 @@ from runner.compile.mindir import RULES, export_mindir, model, require_forms
 from runner.core.tracer import trace
 from runner.errors import ConfigError
 from runner.train import Model
-from runner.train.inference import inference
+from runner.train.model import inference
 from runner.types import TensorType
 
 mindspore = pytest.importorskip("mindspore", reason="MindSpore is the oracle here; it is not a dependency of runner")

@@ -16,7 +16,7 @@ from runner.compile import export_onnx
 from runner.config.groups.network import NETWORKS
 from runner.core.gradients import gradients
 from runner.core.values import Parameter
-from runner.train.inference import inference
+from runner.train.model import inference
 from runner.types import TensorType
 
 SIZES = (1, 2, 3, 8, 33)

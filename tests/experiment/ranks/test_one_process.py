@@ -21,8 +21,7 @@ from runner.experiment.ranks import synchronize
 from runner.nn.steps import EagerStep, GraphStep
 from runner.nn.wrap import DistributedGradReducer
 from runner.observe.dump.dumper import FirstFailure
-from runner.train.failure_replay import FailureReplay
-from runner.train.steps import StepByStep
+from runner.train.loop import FailureReplay, StepByStep
 from runner.types import TensorType
 
 

@@ -14,8 +14,7 @@ from runner.nn.metrics.base import direction_of
 from runner.nn.metrics.by_name import METRICS, get_metrics
 from runner.nn.metrics.classification import Accuracy
 from runner.nn.metrics.others import Loss
-from runner.train.evaluation import metrics_for
-from runner.train.model import Model
+from runner.train.model import Model, metrics_for
 
 RNG = np.random.default_rng(0)
 SCORES = RNG.standard_normal((11, 4)).astype(np.float32)

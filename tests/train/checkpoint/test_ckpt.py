@@ -14,7 +14,7 @@ from soak import SOAK, thinned
 
 from runner import dtype
 from runner.errors import ConfigError, DataError
-from runner.train.checkpoint import ckpt
+from runner.train.checkpoint import parameters
 
 FIELD = descriptor_pb2.FieldDescriptorProto
 # Spec section 6.3, and the schema inside of MindSpore 2.10 (proto2: lengths one by one, not packed).
@@ -104,27 +104,27 @@ GOLDEN = (
 def test_golden_bytes(tmp_path):
     arrays = {"a": np.array([[1.0], [2.0]], np.float32), "b": np.array(7, np.int32)}
     path = tmp_path / "tiny.ckpt"
-    ckpt.write(path, arrays, crc_check=False)
+    parameters.write(path, arrays, crc_check=False)
     assert path.read_bytes() == bytes.fromhex(GOLDEN)
-    assert same(ckpt.read(path), arrays)
+    assert same(parameters.read(path), arrays)
 
 
 def test_golden_bytes_with_a_checksum(tmp_path):
     """A field 1001 of eight bytes, the size of the file, comes first; MindSpore's checksum last."""
     arrays = {"a": np.array([[1.0], [2.0]], np.float32), "b": np.array(7, np.int32)}
     path = tmp_path / "tiny.ckpt"
-    ckpt.write(path, arrays, crc_check=True)
+    parameters.write(path, arrays, crc_check=True)
     size = 10 + len(bytes.fromhex(GOLDEN)) + 17
     messages = bytes.fromhex("c93e") + size.to_bytes(8, "little") + bytes.fromhex(GOLDEN)
     assert path.read_bytes() == messages + b"crc_num" + zlib.crc32(messages).to_bytes(10, "big")
-    assert same(ckpt.read(path), arrays)
+    assert same(parameters.read(path), arrays)
     assert same(independent_read(messages), arrays)  # readers skip the unknown field
 
 
 def test_only_the_owner_may_read_and_nobody_write(tmp_path):
     path = tmp_path / "x.ckpt"
     for _ in range(2):  # also when it replaces one
-        ckpt.write(path, ARRAYS, crc_check=True)
+        parameters.write(path, ARRAYS, crc_check=True)
         assert stat.S_IMODE(path.stat().st_mode) == 0o400
     assert [inner.name for inner in tmp_path.iterdir()] == ["x.ckpt"]
 
@@ -148,35 +148,35 @@ def test_any_arrays(arrays, slice_bytes, transposed, crc_check):
         arrays = {name: array.T for name, array in arrays.items()}
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         path = Path(folder) / "x.ckpt"
-        patch.setattr(ckpt, "SLICE_BYTES", slice_bytes)
-        ckpt.write(path, arrays, crc_check=crc_check)
-        assert same(ckpt.read(path), arrays)
+        patch.setattr(parameters, "SLICE_BYTES", slice_bytes)
+        parameters.write(path, arrays, crc_check=crc_check)
+        assert same(parameters.read(path), arrays)
         assert same(independent_read(path.read_bytes()[: -17 if crc_check else None]), arrays)
         for scalar in ([0], []):
             (path := Path(folder) / f"{len(scalar)}.ckpt").write_bytes(independent_write(arrays, scalar))
-            assert same(ckpt.read(path), arrays)
+            assert same(parameters.read(path), arrays)
 
 
 def test_our_bytes_are_those_of_protobuf(tmp_path):
-    ckpt.write(tmp_path / "x.ckpt", ARRAYS, crc_check=False)
+    parameters.write(tmp_path / "x.ckpt", ARRAYS, crc_check=False)
     assert (tmp_path / "x.ckpt").read_bytes() == independent_write(ARRAYS, [0])
 
 
 def test_large_parameters_are_sliced(tmp_path, monkeypatch):
-    assert ckpt.SLICE_BYTES == 512 * 1024 * 1024
-    monkeypatch.setattr(ckpt, "SLICE_BYTES", 16)
-    ckpt.write(tmp_path / "x.ckpt", ARRAYS, crc_check=False)
+    assert parameters.SLICE_BYTES == 512 * 1024 * 1024
+    monkeypatch.setattr(parameters, "SLICE_BYTES", 16)
+    parameters.write(tmp_path / "x.ckpt", ARRAYS, crc_check=False)
     values = Checkpoint.FromString((tmp_path / "x.ckpt").read_bytes()).value
     tags = ["conv1.weight"] * 3 + ["learning_rate", "step", "mask"]
     assert [value.tag for value in values] == tags
     assert [len(value.tensor.tensor_content) for value in values] == [16, 16, 16, 4, 8, 2]
     assert [list(value.tensor.dims) for value in values[:4]] == [[2, 2, 3]] * 3 + [[0]]
-    assert same(ckpt.read(tmp_path / "x.ckpt"), ARRAYS)
+    assert same(parameters.read(tmp_path / "x.ckpt"), ARRAYS)
 
 
 def read(folder: Path, content: bytes) -> dict[str, np.ndarray]:
     (folder / "x.ckpt").write_bytes(content)
-    return ckpt.read(folder / "x.ckpt")
+    return parameters.read(folder / "x.ckpt")
 
 
 def test_what_mindspore_2_adds(tmp_path):
@@ -289,7 +289,7 @@ def test_a_shape_that_numpy_cannot_have(tmp_path):
 
 
 def protected(folder: Path) -> bytes:
-    ckpt.write(folder / "x.ckpt", ARRAYS, crc_check=True)
+    parameters.write(folder / "x.ckpt", ARRAYS, crc_check=True)
     whole = (folder / "x.ckpt").read_bytes()
     (folder / "x.ckpt").unlink()
     return whole
@@ -375,5 +375,5 @@ def test_any_bytes_give_an_error_or_arrays(content):
 @pytest.mark.parametrize("name", ["", "a\n", "\ud800"])
 def test_names_that_cannot_be_saved(tmp_path, name):
     with pytest.raises(ConfigError, match="not a name"):
-        ckpt.write(tmp_path / "x.ckpt", {name: np.zeros(1)}, crc_check=False)
+        parameters.write(tmp_path / "x.ckpt", {name: np.zeros(1)}, crc_check=False)
     assert list(tmp_path.iterdir()) == []

@@ -151,7 +151,7 @@ def forged(path: Path, **changes: object) -> None:
     del values["sha256"]
     values.update(changes)
     values = {key: value for key, value in values.items() if value is not None}
-    digest = state.manifest._digest(values)
+    digest = state._digest(values)
     (path / "MANIFEST.json").write_text(json.dumps({**values, "sha256": digest}))
 
 
