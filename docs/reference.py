@@ -21,7 +21,7 @@ from runner.config.groups.callback import CALLBACKS, default_callbacks
 from runner.config.groups.metric import METRICS, direction
 from runner.core.operators import Primitive
 from runner.dataset.catalog import CATALOG, DatasetEntry
-from runner.importer.operators import RULES
+from runner.importer.rules import RULES
 from runner.mindspore.addresses import coverage
 from runner.ops.composition import ComposedOperator
 from runner.validation.rules import Frozen, Invalid, rule_of, show, validate

@@ -18,10 +18,8 @@ from runner.errors import ConfigError, MismatchError
 from runner.experiment.build import samples_of
 from runner.experiment.evaluate_run import saved_values
 from runner.experiment.run import run_environment
-from runner.importer.all_values import AllValues
-from runner.importer.graph import OnnxNode
-from runner.importer.model_file import with_all_outputs
-from runner.importer.network import OnnxNetwork
+from runner.importer.file import OnnxNode, with_all_outputs
+from runner.importer.network import AllValues, OnnxNetwork
 from runner.observe.tolerance import Measures, Tolerance, measure
 from runner.report.terminal import open_console, print_line
 

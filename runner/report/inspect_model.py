@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from runner.errors import ConfigError, some
-from runner.importer.coverage import NO_GRADIENT, is_quantized, unsupported
-from runner.importer.graph import OnnxGraph
-from runner.importer.model_file import read_model
-from runner.importer.network import main_part
-from runner.importer.roles import CONSTANT, roles_of
-from runner.importer.shared_weights import without_copies
+from runner.importer.file import OnnxGraph, read_model
+from runner.importer.network import (
+    CONSTANT,
+    NO_GRADIENT,
+    is_quantized,
+    main_part,
+    roles_of,
+    unsupported,
+    without_copies,
+)
 from runner.report.terminal import open_console, print_line, print_table
 from runner.types import TensorType
 

@@ -7,7 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_files import classifier, model, saved
 
 from runner.errors import ConfigError, DataError
-from runner.importer.model_file import read_model
+from runner.importer.file import read_model
 from runner.importer.network import OnnxNetwork
 
 ONES = np.ones((2, 2), np.float32)

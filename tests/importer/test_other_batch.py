@@ -7,7 +7,7 @@ from tables import table
 
 from runner.errors import ConfigError
 from runner.importer.network import OnnxNetwork
-from runner.importer.other_batch import OtherBatch
+from runner.importer.node_call import OtherBatch
 
 ROWS = (  # of the file: batch size, shape, new shape; now: batch size, shape, new shape
     ((2, (2, 12, 32), (2, 12, 2, 16)), (5, (5, 12, 32), (5, 12, 2, 16))),

@@ -1,0 +1,415 @@
+"""Rules of operators on single elements: arithmetic, comparison, logic, functions."""
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from runner import ops
+from runner.core.values import Parameter, Tensor, Value
+from runner.importer.node_call import NodeCall, onnx_operator
+from runner.types import Shape
+
+# Rules of reductions.
+
+Reduction = Callable[[Value, tuple[int, ...], bool], Any]
+SUMS: dict[str, Reduction] = {
+    "ReduceSum": lambda x, axes, keep: ops.ReduceSum(keep)(x, axes),
+    "ReduceMean": lambda x, axes, keep: ops.ReduceMean(keep)(x, axes),
+    "ReduceMax": lambda x, axes, keep: ops.ReduceMax(keep)(x, axes),
+    "ReduceMin": lambda x, axes, keep: ops.ReduceMin(keep)(x, axes),
+    "ReduceProd": lambda x, axes, keep: ops.ReduceProd(keep)(x, axes),
+    "ReduceL1": lambda x, axes, keep: ops.ReduceSum(keep)(ops.Abs()(x), axes),
+    "ReduceL2": lambda x, axes, keep: ops.Sqrt()(ops.ReduceSum(keep)(ops.Square()(x), axes)),
+    "ReduceSumSquare": lambda x, axes, keep: ops.ReduceSum(keep)(ops.Square()(x), axes),
+    "ReduceLogSum": lambda x, axes, keep: ops.Log()(ops.ReduceSum(keep)(x, axes)),
+    "ReduceLogSumExp": lambda x, axes, keep: log_sum_exp(x, axes, keep),
+}
+
+
+def log_sum_exp(x: Value, axes: tuple[int, ...], keep: bool) -> Any:
+    """log(sum(exp(x))), without overflow."""
+    largest = ops.StopGradient()(ops.ReduceMax(True)(x, axes))
+    total = ops.Log()(ops.ReduceSum(True)(ops.Exp()(x - largest), axes)) + largest
+    return total if keep else ops.Squeeze(axes)(total)
+
+
+def _declare(name: str, reduction: Reduction) -> None:
+    def rule(call: NodeCall, x: Value, axes: np.ndarray | None = None) -> Any:
+        chosen = call.setting("axes", axes)
+        if not chosen and call.attribute("noop_with_empty_axes", 0):
+            return x
+        along = tuple(sorted(axis % x.ndim for axis in chosen)) if chosen else tuple(range(x.ndim))
+        return reduction(x, along, bool(call.attribute("keepdims", 1)))
+
+    rule.__doc__ = f"{name.removeprefix('Reduce')} over axes, which are known at import; over all axes without them."
+    onnx_operator(name, static=("axes",))(rule)
+
+
+for _name, _reduction in SUMS.items():
+    _declare(_name, _reduction)
+
+
+# Shapes of values in rules: broadcasting, reshaping without an operator where nothing changes.
+
+
+def reshaped(x: Value, shape: Shape) -> Value:
+    """x in this shape, without an operator if it has it."""
+    result: Value = x if x.shape == shape else ops.Reshape()(x, shape)
+    return result
+
+
+def spread(x: Value, shape: Shape) -> Value:
+    """x broadcast to a shape."""
+    if x.shape == shape:
+        return x
+    result: Value = ops.BroadcastTo(shape)(reshaped(x, (1,) * (len(shape) - x.ndim) + x.shape))
+    return result
+
+
+def swapped(x: Value) -> Value:
+    """x with its last two axes exchanged."""
+    last = x.ndim - 1
+    result: Value = ops.Transpose()(x, (*range(last - 1), last, last - 1))
+    return result
+
+
+def per_channel(channels: Value, ndim: int) -> Value:
+    """(C,) in a shape that broadcasts against (N, C, ...) with `ndim` axes."""
+    return reshaped(channels, (channels.size, *(1 for _ in range(ndim - 2))))
+
+
+# Rules of operators on single elements: arithmetic, comparison, logic, functions.
+
+UNARY: dict[str, Callable[[], Any]] = {
+    **{name: getattr(ops, name) for name in ("Abs", "Ceil", "Cos", "Cosh", "Erf", "Exp", "Floor", "Log", "Neg")},
+    **{name: getattr(ops, name) for name in ("Reciprocal", "Round", "Sign", "Sin", "Sinh", "Sqrt", "Tan", "Tanh")},
+    **{name: getattr(ops, name) for name in ("Acosh", "Asin", "Asinh", "Atan", "Atanh", "Identity")},
+    "Acos": ops.ACos,
+    "IsNaN": ops.IsNan,
+    "Not": ops.LogicalNot,
+    "BitwiseNot": ops.Invert,
+}
+BINARY: dict[str, Callable[[], Any]] = {
+    **{name: getattr(ops, name) for name in ("Add", "Sub", "Mul", "Equal", "Greater", "Less")},
+    "GreaterOrEqual": ops.GreaterEqual,
+    "LessOrEqual": ops.LessEqual,
+    "And": ops.LogicalAnd,
+    "Or": ops.LogicalOr,
+    **{name: getattr(ops, name) for name in ("BitwiseAnd", "BitwiseOr", "BitwiseXor")},
+}
+POWERS: dict[float, Callable[[], Any]] = {0.5: ops.Sqrt, 2.0: ops.Square, -1.0: ops.Reciprocal}
+
+
+def declare(name: str, kind: Callable[[], Any], operands: int) -> None:
+    """Declare the rule of an ONNX operator that is one of ours, of one or two operands."""
+
+    def unary(call: NodeCall, x: Value) -> Value:
+        result: Value = kind()(x)
+        return result
+
+    def binary(call: NodeCall, a: Value, b: Value) -> Value:
+        result: Value = kind()(a, b)
+        return result
+
+    rule = unary if operands == 1 else binary
+    rule.__doc__ = f"{kind.__name__} of each element{'' if operands == 1 else ', with broadcasting'}."
+    onnx_operator(name)(rule)
+
+
+for _arithmetic_name, _kind in UNARY.items():
+    declare(_arithmetic_name, _kind, 1)
+for _arithmetic_name, _kind in BINARY.items():
+    declare(_arithmetic_name, _kind, 2)
+
+
+@onnx_operator("Pow")
+def power(call: NodeCall, x: Value, y: Value) -> Value:
+    """x to the power y, with broadcasting."""
+    known = y.asnumpy() if isinstance(y, Tensor) and not isinstance(y, Parameter) else None
+    if known is not None and known.size == 1 and x.dtype.is_float and y.ndim <= x.ndim:
+        kind = POWERS.get(known.item())
+        if kind is not None:
+            return kind()(x)  # type: ignore[no-any-return]
+    result: Value = ops.Pow()(x, y if y.dtype is x.dtype else ops.Cast()(y, x.dtype))
+    return result
+
+
+@onnx_operator("Div")
+def div(call: NodeCall, a: Value, b: Value) -> Value:
+    """a / b; for whole numbers the quotient towards zero."""
+    result: Value = (ops.Div() if a.dtype.is_float else ops.TruncateDiv())(a, b)
+    return result
+
+
+@onnx_operator("Mod")
+def mod(call: NodeCall, a: Value, b: Value) -> Value:
+    """The remainder with the sign of b; with fmod=1, that of a."""
+    result: Value = (ops.TruncateMod() if call.attribute("fmod", 0) else ops.FloorMod())(a, b)
+    return result
+
+
+@onnx_operator("Xor")
+def xor(call: NodeCall, a: Value, b: Value) -> Value:
+    """Whether one of two is true."""
+    result: Value = ops.NotEqual()(a, b)
+    return result
+
+
+@onnx_operator("IsInf")
+def is_inf(call: NodeCall, x: Value) -> Value:
+    """Whether each element is infinite."""
+    call.choice("detect_negative", 1, 1)
+    call.choice("detect_positive", 1, 1)
+    result: Value = ops.IsInf()(x)
+    return result
+
+
+@onnx_operator("Where")
+def where(call: NodeCall, condition: Value, x: Value, y: Value) -> Value:
+    """x where the condition holds, else y, with broadcasting."""
+    shape = np.broadcast_shapes(condition.shape, x.shape, y.shape)
+    result: Value = ops.Select()(*(spread(value, shape) for value in (condition, x, y)))
+    return result
+
+
+def _folded(name: str, kind: Callable[[], Any]) -> None:
+    def rule(call: NodeCall, *values: Value) -> Value:
+        return reduce(kind(), values)
+
+    rule.__doc__ = f"{kind.__name__} of any number of operands, with broadcasting."
+    onnx_operator(name)(rule)
+
+
+for _arithmetic_name, _kind in {"Sum": ops.Add, "Max": ops.Maximum, "Min": ops.Minimum}.items():
+    _folded(_arithmetic_name, _kind)
+
+
+@onnx_operator("Mean")
+def mean(call: NodeCall, *values: Value) -> Value:
+    """The mean of any number of operands, with broadcasting."""
+    return reduce(ops.Add(), values) * (1.0 / len(values))
+
+
+@onnx_operator("Clip", static=("low", "high"))
+def clip(call: NodeCall, x: Value, low: np.ndarray | None = None, high: np.ndarray | None = None) -> Value:
+    """Each element within bounds, which are known at import."""
+    if (call.setting("min", low), call.setting("max", high)) == (0, 6) and x.dtype.is_float:
+        return ops.ReLU6()(x)  # type: ignore[no-any-return]
+    for bound, kind, attribute in ((low, ops.Maximum, "min"), (high, ops.Minimum, "max")):
+        value = call.setting(attribute, bound)
+        if value is not None and np.isfinite(value) and abs(value) < np.finfo(np.float32).max:
+            x = kind()(x, Tensor(np.asarray(value, x.dtype.numpy)))
+    return x
+
+
+# Rules of activation functions.
+
+PLAIN: dict[str, Callable[[], Any]] = {
+    "Relu": ops.ReLU,
+    "Sigmoid": ops.Sigmoid,
+    "Softplus": ops.Softplus,
+    "Softsign": ops.Softsign,
+    "HardSwish": ops.HSwish,
+    "Mish": ops.Mish,
+}
+SELU_ALPHA, SELU_GAMMA = 1.6732632, 1.0507010
+
+
+for _activation_name, _activation_kind in PLAIN.items():
+    declare(_activation_name, _activation_kind, 1)
+
+
+@onnx_operator("LeakyRelu")
+def leaky_relu(call: NodeCall, x: Value) -> Value:
+    """x where it is positive, else alpha * x."""
+    return _two_sided(x, x * call.attribute("alpha", 0.01))
+
+
+@onnx_operator("PRelu")
+def prelu(call: NodeCall, x: Value, slope: Value) -> Value:
+    """x where it is positive, else slope * x; the slope is one number, or one for each channel."""
+    if x.ndim > 1 and slope.size in (1, x.shape[1]) and slope.size == max(slope.shape[:1], default=1):
+        result: Value = ops.PReLU()(x, reshaped(slope, (slope.size,)))
+        return result
+    return _two_sided(x, x * slope)
+
+
+@onnx_operator("ThresholdedRelu")
+def thresholded_relu(call: NodeCall, x: Value) -> Value:
+    """x where it is above alpha, else 0."""
+    result: Value = ops.Select()(ops.Greater()(x, call.attribute("alpha", 1.0)), x, ops.ZerosLike()(x))
+    return result
+
+
+@onnx_operator("Elu")
+def elu(call: NodeCall, x: Value) -> Value:
+    """x where it is positive, else alpha * (exp(x) - 1)."""
+    return _two_sided(x, _expm1_below(x) * call.attribute("alpha", 1.0))
+
+
+@onnx_operator("Celu")
+def celu(call: NodeCall, x: Value) -> Value:
+    """x where it is positive, else alpha * (exp(x / alpha) - 1)."""
+    alpha = call.attribute("alpha", 1.0)
+    return _two_sided(x, _expm1_below(x * (1.0 / alpha)) * alpha)
+
+
+@onnx_operator("Selu")
+def selu(call: NodeCall, x: Value) -> Value:
+    """gamma * x where x is positive, else gamma * alpha * (exp(x) - 1)."""
+    negative = _expm1_below(x) * call.attribute("alpha", SELU_ALPHA)
+    gamma: float = call.attribute("gamma", SELU_GAMMA)
+    return _two_sided(x, negative) * gamma
+
+
+@onnx_operator("HardSigmoid")
+def hard_sigmoid(call: NodeCall, x: Value) -> Value:
+    """alpha * x + beta, within 0 and 1."""
+    alpha, beta = call.attribute("alpha", 0.2), call.attribute("beta", 0.5)
+    if np.isclose(alpha, 1 / 6) and beta == 0.5:
+        return ops.HSigmoid()(x)  # type: ignore[no-any-return]
+    result: Value = ops.Minimum()(ops.Maximum()(x * alpha + beta, 0.0), 1.0)
+    return result
+
+
+@onnx_operator("Swish")
+def swish(call: NodeCall, x: Value) -> Value:
+    """x * sigmoid(alpha * x)."""
+    result: Value = x * ops.Sigmoid()(x * call.attribute("alpha", 1.0))
+    return result
+
+
+@onnx_operator("com.microsoft.QuickGelu")
+def quick_gelu(call: NodeCall, x: Value) -> Value:
+    """x * sigmoid(alpha * x)."""
+    result: Value = x * ops.Sigmoid()(x * call.attribute("alpha", 1.702))
+    return result
+
+
+@onnx_operator("Gelu")
+def gelu(call: NodeCall, x: Value) -> Value:
+    """Gaussian error linear unit: exact with Erf, or by tanh."""
+    if call.choice("approximate", "none", "none", "tanh") == "tanh":
+        return ops.GeLU()(x)  # type: ignore[no-any-return]
+    return _exact_gelu(x)
+
+
+@onnx_operator("com.microsoft.Gelu")
+def microsoft_gelu(call: NodeCall, x: Value) -> Value:
+    """Gaussian error linear unit, exact with Erf."""
+    return _exact_gelu(x)
+
+
+@onnx_operator("Shrink")
+def shrink(call: NodeCall, x: Value) -> Value:
+    """x + bias below -lambd, x - bias above lambd, and 0 between."""
+    bias, limit, zero = call.attribute("bias", 0.0), call.attribute("lambd", 0.5), ops.ZerosLike()(x)
+    above = ops.Select()(ops.Greater()(x, limit), x - bias, zero)
+    result: Value = ops.Select()(ops.Less()(x, -limit), x + bias, above)
+    return result
+
+
+@onnx_operator("Softmax")
+def softmax(call: NodeCall, x: Value) -> Value:
+    """Softmax along one axis; before opset 13 over all axes from `axis` on."""
+    return _along_axis(call, x, ops.Softmax)
+
+
+@onnx_operator("LogSoftmax")
+def log_softmax(call: NodeCall, x: Value) -> Value:
+    """Logarithm of Softmax along one axis; before opset 13 over all axes from `axis` on."""
+    return _along_axis(call, x, ops.LogSoftmax)
+
+
+def _along_axis(call: NodeCall, x: Value, kind: Callable[[int], Any]) -> Value:
+    result: Value
+    if call.opset >= 13:
+        result = kind(call.attribute("axis", -1))(x)
+        return result
+    axis = call.attribute("axis", 1) % x.ndim
+    rows = int(np.prod(x.shape[:axis], dtype=np.int64))
+    result = kind(-1)(reshaped(x, (rows, x.size // rows)))
+    return reshaped(result, x.shape)
+
+
+def _two_sided(x: Value, negative: Value) -> Value:
+    result: Value = ops.Select()(ops.Greater()(x, 0.0), x, negative)
+    return result
+
+
+def _expm1_below(x: Value) -> Value:
+    """exp(x) - 1 where x is negative: no overflow where x is not."""
+    result: Value = ops.Expm1()(ops.Minimum()(x, 0.0))
+    return result
+
+
+def _exact_gelu(x: Value) -> Value:
+    result: Value = x * 0.5 * (ops.Erf()(x * Tensor(np.asarray(np.sqrt(0.5), x.dtype.numpy))) + 1.0)
+    return result
+
+
+# Rules of products of matrices.
+
+
+@onnx_operator("Gemm")
+def gemm(call: NodeCall, a: Value, b: Value, c: Value | None = None) -> Value:
+    """alpha * a @ b + beta * c, where transA and transB transpose the matrices."""
+    transposed = bool(call.attribute("transA", 0)), bool(call.attribute("transB", 0))
+    product = scaled(ops.MatMul(*transposed)(a, b), call.attribute("alpha", 1.0))
+    if c is None:
+        return product
+    c = scaled(c, call.attribute("beta", 1.0))
+    return with_bias(product, c)
+
+
+@onnx_operator("MatMul")
+def matmul(call: NodeCall, a: Value, b: Value) -> Value:
+    """Product of matrices, of stacks of matrices with broadcast leading axes, and of vectors."""
+    return product(a, b)
+
+
+@onnx_operator("com.microsoft.FusedMatMul")
+def fused_matmul(call: NodeCall, a: Value, b: Value) -> Value:
+    """alpha * a @ b, where transA and transB transpose the last two axes."""
+    call.choice("transBatchA", 0, 0)
+    call.choice("transBatchB", 0, 0)
+    a = swapped(a) if call.attribute("transA", 0) else a
+    b = swapped(b) if call.attribute("transB", 0) else b
+    return scaled(product(a, b), call.attribute("alpha", 1.0))
+
+
+def scaled(x: Value, factor: float) -> Value:
+    """x, multiplied unless the factor is 1."""
+    return x if factor == 1.0 else x * factor
+
+
+def with_bias(product: Value, c: Value) -> Value:
+    """A matrix plus what broadcasts to it; a row by the operator that has a fast gradient."""
+    is_row = c.size == product.shape[1] and c.shape[-1:] == product.shape[1:]
+    result: Value = ops.BiasAdd()(product, reshaped(c, product.shape[1:])) if is_row else product + c
+    return result
+
+
+def product(a: Value, b: Value) -> Value:
+    """numpy's `a @ b`. A matrix on the right is one product with all rows on the left."""
+    if a.ndim == 1:
+        return _without(product(reshaped(a, (1, *a.shape)), b), -2)
+    if b.ndim == 1:
+        return _without(product(a, reshaped(b, (*b.shape, 1))), -1)
+    result: Any
+    if b.ndim == 2:
+        rows = reshaped(a, (-1, a.shape[-1])) if a.ndim > 2 else a
+        result = ops.MatMul()(rows, b)
+        return reshaped(result, (*a.shape[:-1], b.shape[1]))
+    leading = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    stacks = (spread(x, (*leading, *x.shape[-2:])) for x in (a, b))
+    result = ops.BatchMatMul()(*stacks)
+    return result  # type: ignore[no-any-return]
+
+
+def _without(x: Value, axis: int) -> Value:
+    shape = list(x.shape)
+    del shape[axis]
+    return reshaped(x, tuple(shape))
