@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from runner import context, nn, set_seed
-from runner.config.groups.network import NETWORKS
+from runner.config.groups.entries import NETWORKS
 from runner.dataset import open_dataset
 from runner.dataset.pipeline import Dataset
 from runner.dataset.prefetch import prefetch_batches, threads_for

@@ -20,7 +20,7 @@ import numpy as np
 
 from runner import context, dtype, nn, set_seed
 from runner.compile.program import Program
-from runner.config.groups.network import NETWORKS
+from runner.config.groups.entries import NETWORKS
 from runner.dataset import NumpySlicesDataset
 from runner.device import Device
 from runner.host.threads import kernel_threads

@@ -7,7 +7,7 @@ import numpy as np
 from peers.timing import LEARNING_RATE, MOMENTUM, rows_of, shape_of
 
 from runner import context, nn, set_seed
-from runner.config.groups.network import NETWORKS
+from runner.config.groups.entries import NETWORKS
 from runner.device import Device
 from runner.train import Model
 

@@ -17,8 +17,7 @@ from typing import Any
 from runner import cli, ops, register
 from runner.config import schema
 from runner.config.groups import GROUPS, NAMED
-from runner.config.groups.callback import CALLBACKS, default_callbacks
-from runner.config.groups.metric import METRICS, direction
+from runner.config.groups.entries import CALLBACKS, METRICS, default_callbacks, direction
 from runner.core.operators import Primitive
 from runner.dataset.catalog import CATALOG, DatasetEntry
 from runner.importer.rules import RULES

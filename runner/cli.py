@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from runner.config import command_arguments, command_line, folder_arguments
-from runner.config.command_line import CommandLine, Parser
+from runner.config import commands as command_arguments, commands as command_line, commands as folder_arguments
+from runner.config.commands import CommandLine, Parser
 from runner.errors import ConfigError, RunnerError, StorageError, known_names, unexpected
 from runner.experiment.summary_text import summary_text
 from runner.host.console import Console, open_standard_descriptors

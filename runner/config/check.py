@@ -5,15 +5,28 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from runner.config.groups import GROUPS, NAMED
-from runner.config.groups.callback import CALLBACKS, CallbackSettings, keys_of_value
-from runner.config.groups.dump import consistency_errors as dump_errors, is_requested as is_dumped
-from runner.config.groups.metric import METRICS, MetricSettings, numbers, single_number
-from runner.config.groups.optimizer import consistency_errors as optimizer_errors
-from runner.config.groups.parallel import DataParallel
-from runner.config.groups.profiling import consistency_errors as profiling_errors, is_requested as is_profiled
-from runner.config.groups.record import missing_keys
-from runner.config.groups.session import MOVED_KEYS, SessionSettings, consistency_errors as session_errors
-from runner.config.groups.tracking import consistency_errors as tracking_errors
+from runner.config.groups.entries import (
+    CALLBACKS,
+    METRICS,
+    CallbackSettings,
+    MetricSettings,
+    consistency_errors as optimizer_errors,
+    keys_of_value,
+    missing_keys,
+    numbers,
+    single_number,
+)
+from runner.config.groups.services import (
+    MOVED_KEYS,
+    DataParallel,
+    SessionSettings,
+    consistency_errors as tracking_errors,
+    dump_consistency_errors as dump_errors,
+    dump_is_requested as is_dumped,
+    profiling_consistency_errors as profiling_errors,
+    profiling_is_requested as is_profiled,
+    session_consistency_errors as session_errors,
+)
 from runner.config.schema import Expectation, RunConfig
 from runner.dataset.catalog import AUGMENTABLE, CATALOG
 from runner.errors import ConfigError, raise_all

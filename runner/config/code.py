@@ -8,23 +8,131 @@ import importlib
 import os
 import platform
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from runner import register
-from runner.config.project import TABLE, project
-from runner.errors import LIBRARY, PACKAGE, SITE_PACKAGES, ConfigError, RunnerError, user_lines
+from runner.errors import LIBRARY, PACKAGE, SITE_PACKAGES, ConfigError, RunnerError, known_names, user_lines
+from runner.host import json
 from runner.host.console import LOG
-from runner.host.files import read_bytes
-from runner.register import definition_of
+from runner.host.files import make_directory, read_bytes, write_json
+from runner.register import NAME, Entry, Key, Kind, definition_of
 from runner.validation.paths import path_problem
-from runner.validation.rules import Frozen
+from runner.validation.rules import Frozen, show
+
+# The project in the current directory: the table [tool.runner] of its `pyproject.toml`, or its `runner.toml`.
+
+FILES = ("pyproject.toml", "runner.toml")
+FILE = FILES[0]
+TABLE = "tool.runner"
+VARIABLE = "RUNNER_WRITABLE"
+OUTPUTS, SWEEPS = "outputs", "multirun"  # where runs and sweeps go by default
+KEYS = ("code", "conf", "outputs", "writable")
+
+
+class Project(Frozen):
+    """The settings of a project; paths are relative to its folder. `file` None: there is no project."""
+
+    file: Path | None = None
+    code: tuple[str, ...] = ()
+    conf: str | None = None
+    outputs: str | None = None
+    writable: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the project file; the current directory without one."""
+        return Path.cwd() if self.file is None else self.file.parent
+
+    @property
+    def conf_folder(self) -> Path | None:
+        """The folder with configs. Raises ConfigError when it does not exist."""
+        if self.conf is None:
+            return None
+        folder = self.folder / self.conf
+        if not folder.is_dir():
+            raise _error("conf", self.conf, "a folder that does not exist", f"mkdir {folder}", self.file)
+        return folder
+
+
+def project() -> Project:
+    """The project of the current directory. Raises ConfigError for an invalid file."""
+    folder = Path.cwd()
+    found = [(file, table) for file in FILES if (table := _table(folder / file)) is not None]
+    if not found:
+        return Project()
+    if len(found) > 1:
+        raise ConfigError("two project files", value=" and ".join(FILES), folder=folder, hint="keep one of them")
+    file, table = found[0]
+    for name in table:
+        if name not in KEYS:
+            raise ConfigError("unknown key", key=f"{TABLE}.{name}", **known_names(name, KEYS)).add(
+                **{"from": folder / file}
+            )
+    values: dict[str, Any] = {}
+    for name, value in table.items():
+        values[name] = (_list if name in ("code", "writable") else _text)(name, value, folder / file)
+    return Project(folder / file, **values)
+
+
+def writable() -> list[Path]:
+    """The folders that the user allows config files to write to. Raises ConfigError for an invalid list.
+
+    Those of `RUNNER_WRITABLE` are relative to the working directory, those of the project file to its folder.
+    """
+    names = os.environ.get(VARIABLE, "").split(os.pathsep)
+    here = project()
+    given = [Path(name).expanduser().absolute() for name in names if name]
+    return given + [here.folder / Path(root).expanduser() for root in here.writable]
+
+
+def _table(file: Path) -> Mapping[str, Any] | None:
+    """The table of a project file; None when there is no file, or no table in `pyproject.toml`."""
+    if not os.path.lexists(file):
+        return None
+    import tomllib  # late: most runs have no project file
+
+    try:
+        text = json.text(json.content(file))
+        if file.name == FILE and not all(name in text for name in TABLE.split(".")):
+            return None  # of another tool, and none of runner's business
+        values: Any = tomllib.loads(text)
+        for name in TABLE.split(".") if file.name == FILE else ():
+            values = values.get(name, {})
+            if not isinstance(values, dict):
+                raise ConfigError("not a table", key=name)
+    except (tomllib.TOMLDecodeError, RecursionError) as reason:
+        raise ConfigError("not TOML", reason=reason, **{"from": file}) from None
+    except ConfigError as error:
+        raise error.add(**{"from": file}) from None
+    return dict(values)
+
+
+def _text(name: str, value: object, file: Path) -> str:
+    if not isinstance(value, str) or not value or path_problem(value):
+        raise _error(name, value, "not a folder", f'such as {name} = "{name}"', file)
+    return value
+
+
+def _list(name: str, value: object, file: Path) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(one, str) and one and not path_problem(one) for one in value):
+        what, example = ("not a list of folders", "/data/runs") if name == "writable" else ("not a list", "orchard")
+        raise _error(name, value, what, f'such as ["{example}"]', file)
+    return tuple(value)
+
+
+def _error(name: str, value: object, what: str, allowed: str, file: Path | None) -> ConfigError:
+    return ConfigError(what, key=f"{TABLE}.{name}", value=show(value), allowed=allowed, **{"from": file})
+
+
+# The user's code: modules that register networks, datasets and others, loaded before a config is composed.
 
 GROUP = "runner.plugins"
-VARIABLE, FLAG = "RUNNER_CODE", "--code"
+CODE_VARIABLE, FLAG = "RUNNER_CODE", "--code"
 _NOT_LOADED = ("__", "test", "conftest", "setup")
 _LOADED: dict["Source", None] = {}
 _CONTENTS: dict[str, tuple[object, bytes]] = {}  # of files, with the `__spec__` of the module: a reload has a new one
@@ -53,8 +161,8 @@ def sources(given: Sequence[str] = ()) -> tuple[Source, ...]:
     """The code of the project, of RUNNER_CODE and of `--code`, in this order. Raises ConfigError."""
     here, folder = project(), os.getcwd()
     found = [Source(text, str(here.folder), f"{here.file}: {TABLE}.code") for text in here.code]
-    variable = os.environ.get(VARIABLE, "").split(os.pathsep)
-    found += [Source(text, folder, VARIABLE) for text in variable if text]
+    variable = os.environ.get(CODE_VARIABLE, "").split(os.pathsep)
+    found += [Source(text, folder, CODE_VARIABLE) for text in variable if text]
     found += [Source(text, folder, FLAG) for text in given]
     for source in found:
         if problem := path_problem(source.text):
@@ -246,3 +354,49 @@ def _entry_points(package: str) -> bytes:
     with suppress(OSError), open(os.path.join(package, "entry_points.txt"), "rb") as file:
         return file.read(1 << 20)
     return b""
+
+
+# The names and keys of the user's code, as the last run in a directory found them, for shell completion.
+#
+# Completion never loads the user's code: a key press must not execute it.
+
+NAME_CACHE_FILE = ".registered_names.json"
+
+
+class CachedEntry(Entry):
+    """An entry of which only the name, and the names and defaults of the keys, are known."""
+
+    def __init__(self, kind: Kind, name: str, defaults: dict[str, Any]) -> None:
+        super().__init__(kind, name, dict)
+        self.__dict__["keys"] = {key: Key(object, default=default) for key, default in defaults.items()}
+
+    def check(self) -> None:
+        """Nothing: its parameters are not known, and were checked when the code was loaded."""
+
+
+def write() -> None:
+    """Write the names that the user's code has registered, if there is a project. Raises StorageError."""
+    here = project()
+    if here.file is None:
+        return
+    found: dict[str, dict[str, Any]] = {}
+    for entry in register.registered():
+        if not entry.is_own:
+            defaults = {name: key.default for name, key in entry.keys.items()}
+            found.setdefault(entry.kind.name, {})[entry.name] = defaults
+    path = _path(here.outputs)
+    if json.read_optional(path) != found:
+        make_directory(path.parent)
+        write_json(path, found)
+
+
+def declare() -> None:
+    """Declare the names of the cache in the registry; a damaged cache has none. Raises ConfigError."""
+    for kind, entries in json.read_optional(_path(project().outputs)).items():
+        for name, defaults in entries.items() if kind in register.KINDS and isinstance(entries, dict) else ():
+            if NAME.fullmatch(name) and isinstance(defaults, dict):
+                register.KINDS[kind].add(CachedEntry(register.KINDS[kind], name, defaults))
+
+
+def _path(outputs: str | None) -> Path:
+    return Path(outputs or OUTPUTS, NAME_CACHE_FILE)

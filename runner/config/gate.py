@@ -5,13 +5,21 @@ reads files outside of the config folder before the program starts. So files and
 lists of allowed names; runner itself instantiates nothing that a config names.
 """
 
+import os
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
+from pathlib import Path as pathlib_Path
+from typing import Any, NamedTuple
 
+from hydra.core.override_parser.types import Override
+
+from runner.config import code
+from runner.config.schema import RunConfig
 from runner.errors import ConfigError, nearest
 from runner.validation.paths import ALLOWED, path_problem
-from runner.validation.rules import show
+from runner.validation.rules import rule_of, show
 
 ENVIRONMENT = ("HOME", "USER", "PWD")  # and everything that starts with RUNNER_
 RESOLVERS = ("oc.env", "oc.select", "oc.dict.keys", "oc.dict.values", "now", "hydra", "python_version")
@@ -198,3 +206,221 @@ def _scan_default(name: str, option: Any) -> None:
 def _scan_package(package: object) -> None:
     if not isinstance(package, str) or not _PACKAGE.fullmatch(package) or "hydra" in package.split("."):
         raise ConfigError("not a package in the config of a run", key="@package", value=show(package))
+
+
+# Containment: a config file makes a run write only below the working directory, or where the user allows it.
+#
+# `gate` checks texts before Hydra sees them; here paths are checked after interpolation, with symbolic links followed.
+# The user allows a place by typing it on the command line, by RUNNER_WRITABLE, or in `pyproject.toml` (`project`). The
+# keys are those whose rule has `writes`, and the folders of Hydra.
+
+Typed = Mapping[str, object]  # the values of the keys that the command line sets
+
+ANYWHERE = pathlib_Path("/")
+
+_OF_USER = re.compile(r"\$\{\s*(oc\.env|now|python_version)\s*:[^${}]*\}")  # no file has a part in their values
+
+
+def typed_values(parsed: Iterable[Override], recorded: Collection[str] = ()) -> dict[str, object]:
+    """The values that the command line sets, by dotted key, interpolations unresolved.
+
+    `recorded` are keys whose overrides a file has: the journal of a resumed sweep, or `hydra.sweeper.params`.
+    """
+    typed: dict[str, object] = {}
+    for one in parsed:
+        key = one.key_or_group
+        if one.is_delete():
+            typed = {name: value for name, value in typed.items() if not f"{name}.".startswith(f"{key}.")}
+        elif key not in recorded and not one.is_sweep_override():
+            typed.update(flatten(one.value(), key))
+    return typed
+
+
+def path_errors(config: RunConfig, folder: pathlib_Path, typed: Typed) -> Iterator[ConfigError]:
+    """An error for each key of a config whose path is not allowed; `folder` is the run directory."""
+    for key, value, path, in_run_folder in _outputs(config, ""):
+        yield from path_error(key, value, folder / path if in_run_folder else pathlib_Path(path), typed, [folder])
+
+
+def path_error(
+    key: str, value: object, path: pathlib_Path, typed: Typed, folders: Sequence[pathlib_Path]
+) -> list[ConfigError]:
+    """The error for one key whose value, perhaps from a file, makes the run write to `path`; none if it is allowed.
+
+    `folders` are allowed: those that this run owns.
+    """
+    if problem := path_problem(str(path)):
+        return [ConfigError(problem, key=key, value=show(value), allowed=ALLOWED)]
+    inside = [pathlib_Path.cwd(), *folders, *_typed_roots(key, path, value, typed)]
+    # Some keys are used with `..` removed from the text, others as the system follows them: both must be inside.
+    for place in (os.path.realpath(path), os.path.realpath(os.path.abspath(path))):
+        if not _is_below(place, inside) and not _is_below(place, roots := code.writable()):
+            return [_error(key, value, place, [pathlib_Path.cwd(), *roots])]
+    return []
+
+
+def link_errors(folder: pathlib_Path) -> list[ConfigError]:
+    """An error for each symbolic link in the folder of a run or sweep to resume that leads to a place not allowed."""
+    links = sorted(path for path in folder.iterdir() if path.is_symlink()) if folder.is_dir() else []
+    errors = [error for link in links for error in path_error(link.name, str(link), link, {}, [folder])]
+    for error in errors:
+        error.rows["hint"] = error.rows["hint"].replace(f"{error.rows['key']}=... on the command line, ", "")
+    return errors
+
+
+def _outputs(record: Any, prefix: str) -> Iterator[tuple[str, object, str, bool]]:
+    """Key, value, path and its beginning for each key of a record whose value is not the default."""
+    for field in fields(record):
+        key, value = f"{prefix}{field.name}", getattr(record, field.name)
+        if is_dataclass(value):
+            yield from _outputs(value, f"{key}.")
+            continue
+        rule = rule_of(type(record), field.name)
+        if rule.writes is None or value == field.default:
+            continue
+        with suppress(ConfigError):  # of a text or a JSON file that is not valid, which is an error of its own
+            if path := rule.writes(value, record):
+                yield key, value, path, rule.in_run_folder
+
+
+def _typed_roots(key: str, path: pathlib_Path, value: object, typed: Typed) -> list[pathlib_Path]:
+    """Where the command line allows the path of a key to be: anywhere, if the whole value is typed.
+
+    If the value refers to other keys, which a file may set: below the folder that is typed before the reference. If it
+    is a group with some typed keys: below the paths among them.
+    """
+    text = typed.get(key)
+    if not isinstance(text, str):
+        texts = [one for name, one in typed.items() if name.startswith(f"{key}.") and isinstance(one, str)]
+        return [pathlib_Path(one) for one in texts if one.strip("/") and "${" not in _OF_USER.sub("", one)]
+    if "${" not in _OF_USER.sub("", text):
+        return [ANYWHERE]
+    folder = os.path.dirname(text[: text.index("${")])
+    return [pathlib_Path(folder)] if folder.strip("/") and path == pathlib_Path(str(value)) else []
+
+
+def _is_below(place: str, roots: Sequence[pathlib_Path]) -> bool:
+    return any(pathlib_Path(place).is_relative_to(os.path.realpath(root)) for root in roots)
+
+
+def _error(key: str, value: object, place: str, roots: Sequence[pathlib_Path]) -> ConfigError:
+    allowed = "below " + ", ".join(map(str, roots))
+    hint = (
+        f"to allow it: {key}=... on the command line, {code.VARIABLE}={place},\n"
+        f'or in {code.FILE}: [tool.runner] writable = ["{place}"]'
+    )
+    rows = {"key": key, "value": show(value), "path": place, "allowed": allowed, "hint": hint}
+    return ConfigError("a config file may not make a run write outside of the working directory", **rows)
+
+
+# Limits of the interpolations of a config, checked before OmegaConf resolves any of them.
+#
+# OmegaConf keeps no results: thirty lines that each name the line before twice are 2^30 values. The number of values
+# that it would visit is computed here, each key once.
+
+MAX_VALUES = 5000  # the values that all interpolations of a config stand for
+TEXT_UNIT = 20  # so many characters count as one value: that is what parsing them takes
+MAX_CHAIN = 40  # interpolations that name each other; OmegaConf's own recursion ends at about 70
+
+Path = tuple[str, ...]
+
+_INTERPOLATION_REFERENCE = re.compile(
+    r"\$\{\s*(?:(?:oc\.select|oc\.dict\.keys|oc\.dict\.values)\s*:\s*)?(\.*)([\w$-][^\s,:{}]*)(?=\s*[,}])"
+)
+_OF_HYDRA = re.compile(r"\$\{\s*hydra\s*:\s*([^\s,{}]*)")
+_ONLY = re.compile(r"\s*\$\{\s*\.*[\w$-][^\s,:{}]*\s*\}\s*")
+
+
+def check_limits(values: dict[str, Any]) -> None:
+    """Check the interpolations in composed values that are not resolved. Raises ConfigError with the limit."""
+    walk, total = _Walk(values), 0
+    for path, text in _texts(values, ()):
+        total += walk.cost(path, text, 0).values
+        if total > MAX_VALUES:
+            allowed = f"{MAX_VALUES} values; {TEXT_UNIT} characters count as one"
+            raise ConfigError("the interpolations stand for too many values", key=".".join(path), allowed=allowed)
+
+
+class _Cost(NamedTuple):
+    values: int  # that OmegaConf visits
+    chain: int = 0  # the most interpolations that name each other
+
+
+class _Walk:
+    """Counts values, with the result for each interpolated text stored."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self._values = values
+        self._costs: dict[Path, _Cost] = {}
+
+    def cost(self, path: Path, text: str, depth: int) -> _Cost:
+        """What resolving the text at `path` takes, `depth` interpolations away from the first one.
+
+        Raises ConfigError for a long chain.
+        """
+        if path not in self._costs and depth <= MAX_CHAIN:
+            nodes = [self._node(target, depth) for target in _targets(path, text)]
+            found = [self._size(*node, depth + 1) for node in nodes if node]
+            count = 1 + len(text) // TEXT_UNIT + sum(one.values for one in found)
+            self._costs[path] = _Cost(min(count, MAX_VALUES + 1), 1 + max((one.chain for one in found), default=0))
+        cost = self._costs.get(path)
+        if cost is None or cost.chain > MAX_CHAIN:
+            allowed = f"chains of {MAX_CHAIN}"
+            raise ConfigError("a cycle or a long chain of interpolations", key=".".join(path), allowed=allowed)
+        return cost
+
+    def _size(self, path: Path, value: Any, depth: int) -> _Cost:
+        if _is_interpolated(value):
+            return self.cost(path, value, depth)
+        if not isinstance(value, dict | list):
+            return _Cost(1 + len(value) // TEXT_UNIT if isinstance(value, str) else 1)
+        count, chain = 1, 0
+        for name, child in _children(value):
+            found = self._size((*path, name), child, depth)
+            count, chain = count + found.values, max(chain, found.chain)
+            if count > MAX_VALUES:
+                break
+        return _Cost(count, chain)
+
+    def _node(self, path: Path, depth: int) -> tuple[Path, Any] | None:
+        """The path and value that a reference means, through groups that are interpolations themselves."""
+        value: Any = self._values
+        for place, name in enumerate(path):
+            value = dict(_children(value)).get(name) if isinstance(value, dict | list) else None
+            rest = path[place + 1 :]
+            if rest and _is_interpolated(value):
+                here = path[: place + 1]
+                if depth >= MAX_CHAIN or not _ONLY.fullmatch(value):
+                    return here, value
+                return self._node((*next(_targets(here, value)), *rest), depth + 1)
+        return None if value is None else (path, value)
+
+
+def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    """The interpolated texts in a value, with their paths."""
+    if _is_interpolated(value):
+        yield path, value
+    for name, child in _children(value):
+        yield from _texts(child, (*path, name))
+
+
+def _children(value: Any) -> Iterator[tuple[str, Any]]:
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return ((str(name), child) for name, child in pairs)
+
+
+def _is_interpolated(value: Any) -> bool:
+    return isinstance(value, str) and "${" in value
+
+
+def _targets(path: Path, text: str) -> Iterator[Path]:
+    """The keys that a text at `path` refers to."""
+    for found in _OF_HYDRA.finditer(text):
+        yield ("hydra", *_names(found[1]))
+    for found in _INTERPOLATION_REFERENCE.finditer(text):
+        dots, names = len(found[1]), _names(found[2])
+        yield (*path[: max(0, len(path) - dots)], *names) if dots else names
+
+
+def _names(reference: str) -> Path:
+    return tuple(name for name in re.split(r"[.\[\]]+", reference) if name)

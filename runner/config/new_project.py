@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from runner.config.project import FILE
+from runner.config.code import FILE
 from runner.errors import BusyError, ConfigError
 from runner.host import files
 from runner.validation.rules import show

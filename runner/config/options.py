@@ -10,7 +10,7 @@ from typing import Any
 
 from runner.config import read
 from runner.config.groups import GROUPS, NAMED, REGISTERED
-from runner.config.groups.callback import CALLBACKS
+from runner.config.groups.entries import CALLBACKS
 from runner.config.schema import RunConfig, defaults
 from runner.host import files
 

@@ -11,20 +11,34 @@ from pathlib import Path
 from typing import Any
 
 from runner import register
-from runner.config import weight_names
-from runner.config.groups.callback import CallbackSettings, default_callbacks
-from runner.config.groups.dataset import DATASETS, DatasetSettings
-from runner.config.groups.dump import Dump, NoDump
-from runner.config.groups.loss import LOSSES, LossSettings
-from runner.config.groups.metric import MetricSettings
-from runner.config.groups.network import NETWORKS, NetworkSettings
-from runner.config.groups.optimizer import OPTIMIZERS, OptimizerSettings
-from runner.config.groups.parallel import Parallel, StandAlone
-from runner.config.groups.profiling import NoProfiling, Profiling
-from runner.config.groups.record import Records
-from runner.config.groups.session import SessionSettings
-from runner.config.groups.tracking import NoTracking, Tracking
+from runner.config import read
+from runner.config.groups.entries import (
+    DATASETS,
+    LOSSES,
+    NETWORKS,
+    OPTIMIZERS,
+    CallbackSettings,
+    DatasetSettings,
+    LossSettings,
+    MetricSettings,
+    NetworkSettings,
+    OptimizerSettings,
+    Records,
+    default_callbacks,
+)
+from runner.config.groups.services import (
+    Dump,
+    NoDump,
+    NoProfiling,
+    NoTracking,
+    Parallel,
+    Profiling,
+    SessionSettings,
+    StandAlone,
+    Tracking,
+)
 from runner.device import DeviceSettings
+from runner.errors import ConfigError, nearest
 from runner.host.json import flat
 from runner.validation.rules import (
     FILE_PATH,
@@ -33,10 +47,82 @@ from runner.validation.rules import (
     MAX_SEED,
     Frozen,
     Invalid,
+    Names,
     as_path,
     key,
     validate,
 )
+
+# The key `checkpoint.names`: how other programs name the weights that `checkpoint.load` reads.
+#
+# A naming is a table of patterns of our names and of theirs. `*` stands for any text, which is the same in both.
+
+MOST_STARS = 4
+# Layers of torch.nn: linear layers, convolutions and their biases have our names.
+TORCH = {
+    "*.gamma": "*.weight",
+    "*.beta": "*.bias",
+    "*.moving_mean": "*.running_mean",
+    "*.moving_variance": "*.running_var",
+    "*.embedding_table": "*.weight",
+}
+SCHEMES: Mapping[str, Mapping[str, str]] = {
+    "torch": TORCH,
+    "torchvision": {  # of its ResNets; names that no pattern matches are equal
+        "*.down_sample_layer.0.weight": "*.downsample.0.weight",
+        "*.down_sample_layer.1.gamma": "*.downsample.1.weight",
+        "*.down_sample_layer.1.beta": "*.downsample.1.bias",
+        "*.down_sample_layer.1.moving_mean": "*.downsample.1.running_mean",
+        "*.down_sample_layer.1.moving_variance": "*.downsample.1.running_var",
+        "linear.*": "fc.*",
+        **TORCH,
+    },
+}
+ALLOWED = f"{', '.join(SCHEMES)}, or a file {' or '.join(f'*{suffix}' for suffix in read.SUFFIXES)}"
+
+
+def checked(value: object) -> str:
+    """The name of a scheme, or the absolute path of a file with a table. Raises Invalid."""
+    name: str = validate(str, FILE_PATH, value)
+    if name in SCHEMES:
+        return name
+    path = Path(name).absolute()
+    if path.suffix not in read.SUFFIXES:
+        raise Invalid("no naming of weights", ALLOWED, nearest(name, SCHEMES))
+    if not path.exists():
+        raise Invalid("no such file", ALLOWED, nearest(path.name, [other.name for other in path.parent.glob("*")]))
+    try:
+        names_of(str(path))
+    except ConfigError as error:
+        rows = "; ".join(f"{label} {row}" for label, row in error.rows.items())
+        allowed = "`our name: their name` in each line; null for what is not loaded"
+        raise Invalid(error.what, allowed, hint=rows or None) from None
+    return str(path)
+
+
+def names_of(name: str) -> Names:
+    """The naming that a valid value of the key selects. Raises ConfigError for the content of a file."""
+    if name in SCHEMES:
+        return Names(rules=tuple(SCHEMES[name].items()), is_scheme=True)
+    values, _ = read.read(Path(name))
+    if not isinstance(values, dict) or not values:
+        raise ConfigError("the file has no table of names")
+    for ours, theirs in values.items():
+        _check_rule(ours, theirs)
+    return Names(rules=tuple(values.items()))
+
+
+def _check_rule(ours: Any, theirs: Any) -> None:
+    rule = {"rule": f"{ours}: {theirs}"}
+    if not isinstance(ours, str) or not isinstance(theirs, str | None):
+        raise ConfigError("a name of a parameter is a text", **rule)
+    if theirs is not None and theirs.count("*") != ours.count("*"):
+        raise ConfigError("both patterns of a rule have equally many *", **rule)
+    if ours.count("*") > MOST_STARS:
+        raise ConfigError(f"a pattern has at most {MOST_STARS} *", **rule)
+
+
+# Every key of a run with its type, default and rule; YAML and JSON files only set values.
 
 
 def _default(records: Records[Any]) -> Any:
@@ -93,7 +179,7 @@ class CheckpointSettings(Frozen):
     keep_max: int = key(5, low=1, high=MAX_COUNT)  # number of checkpoints kept
     prefix: str = key("CKP", pattern="[A-Za-z0-9_]{1,100}")  # prefix of file names
     load: str | None = key(None, validate=_weights)  # initial weights: a .safetensors or .ckpt file, checkpoint or run
-    names: str | None = key(None, validate=weight_names.checked)  # names in `load`: torch, torchvision, or a file
+    names: str | None = key(None, validate=checked)  # names in `load`: torch, torchvision, or a file
     strict: bool | None = None  # `load` needs exactly the network's parameters; null: without training, or with names
 
 

@@ -9,9 +9,8 @@ from typing import Any
 from runner import compile as compiler, context
 from runner.communication import settings as auto_parallel
 from runner.communication.world import world
-from runner.config.groups.dataset import DatasetSettings
-from runner.config.groups.metric import METRICS
-from runner.config.groups.parallel import DataParallel
+from runner.config.groups.entries import METRICS, DatasetSettings
+from runner.config.groups.services import DataParallel
 from runner.config.schema import RunConfig
 from runner.core.graph import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
 from runner.dataset.batches import facts_of, in_batches, is_batched

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from runner.config.code import FLAG, VARIABLE, content, loaded_files, loaded_sources
+from runner.config.code import CODE_VARIABLE, FLAG, content, loaded_files, loaded_sources
 from runner.errors import ConfigError, ConfigErrors, changed_rows, some
 from runner.host.files import make_directory, write_atomically
 from runner.train.checkpoint.state import sweep_temporaries
@@ -39,7 +39,7 @@ def given() -> dict[str, Any]:
     Text for the user who resumes the run, and never loaded from the record.
     """
     sources = loaded_sources()
-    typed = dict.fromkeys(source.text for source in sources if source.origin in (FLAG, VARIABLE))
+    typed = dict.fromkeys(source.text for source in sources if source.origin in (FLAG, CODE_VARIABLE))
     return {GIVEN: list(typed), PLACE: sources[-1].folder if sources else None}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from runner.config.groups import dump as group
+from runner.config.groups import services as group
 from runner.config.schema import RunRequest
 from runner.experiment import output_directories
 from runner.host.console import LOG

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from runner import compile as compiler, context
-from runner.config.schema import CheckpointSettings, RunRequest
-from runner.config.weight_names import names_of
+from runner.config.schema import CheckpointSettings, RunRequest, names_of
 from runner.core.graph import GraphObserver
 from runner.experiment import run as training
 from runner.experiment.build import Experiment, build

@@ -8,7 +8,7 @@ from typing import Any
 from runner.config import code, overrides
 from runner.config.check import check
 from runner.config.compose import default_folder, with_overrides
-from runner.config.containment import path_error, path_errors, typed_values
+from runner.config.gate import path_error, path_errors, typed_values
 from runner.config.schema import RunRequest, plain
 from runner.errors import ConfigError, DataError, raise_all
 from runner.experiment import code as stored_code, launch, output_directories, run

@@ -6,11 +6,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from runner.config import name_cache
-from runner.config.command_line import CommandLine
+from runner.config import code
+from runner.config.commands import CommandLine
 from runner.config.compose import Composition, compose
-from runner.config.containment import link_errors
-from runner.config.groups.tracking import is_requested as is_tracked
+from runner.config.gate import link_errors
+from runner.config.groups.services import is_requested as is_tracked
 from runner.config.schema import RunRequest
 from runner.errors import BusyError, RunnerError, StorageError, raise_all, unexpected
 from runner.experiment import evaluate, output_directories, run as experiment, tracking
@@ -78,7 +78,7 @@ def _claim_empty(folder: Path) -> None:
 def _run_and_record(request: RunRequest, composition: Composition) -> dict[str, Any]:
     """Write the config records of the run folder, then run."""
     with run_status(request):
-        name_cache.write()
+        code.write()
         for name, content in composition.records():
             files.make_directory((request.folder / name).parent)
             files.write_atomically(request.folder / name, content)

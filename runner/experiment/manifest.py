@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from runner import nn
 from runner.communication.world import world
 from runner.config.code import loaded_files
-from runner.config.groups.parallel import DataParallel
+from runner.config.groups.services import DataParallel
 from runner.config.schema import RunRequest, without_former_defaults
 from runner.dataset.pipeline import Dataset
 from runner.errors import ConfigError, changed_rows

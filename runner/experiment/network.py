@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runner import nn
-from runner.config.groups.network import NetworkSettings
-from runner.config.groups.session import SessionSettings
+from runner.config.groups.entries import NetworkSettings
+from runner.config.groups.services import SessionSettings
 from runner.config.schema import RunConfig
 from runner.core.values import Parameter
 from runner.errors import ConfigError, collect_errors, raise_all

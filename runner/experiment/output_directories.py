@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from runner.config.groups import dump, profiling
+from runner.config.groups import services
 from runner.config.schema import RunConfig, RunRequest
 from runner.errors import BusyError
 from runner.host import files, ownership
@@ -91,19 +91,19 @@ def _requested(config: RunConfig, folder: Path) -> Iterator[OutputDirectory]:
 
 
 def _dump(config: RunConfig, inside: Path) -> Iterator[OutputDirectory]:
-    if not dump.is_requested(config.dump) or not config.session.graph_run_mode:
+    if not services.dump_is_requested(config.dump) or not config.session.graph_run_mode:
         return
-    requested = dump.settings(config.dump, {"path": str(inside), "net_name": config.network.name})
+    requested = services.settings(config.dump, {"path": str(inside), "net_name": config.network.name})
     if requested is not None and requested.enabled:
         key, file = "dump.dump_path" if requested.kind == "ge" else "dump.path", None
-        if isinstance(config.dump, dump.NoDump):
+        if isinstance(config.dump, services.NoDump):
             key, file = PATH_KEY, config.dump.config or os.environ[dumps.VARIABLE]
         yield OutputDirectory(requested.path, key, DUMP_FILES, file)
 
 
 def _profile(config: RunConfig, inside: Path) -> Iterator[OutputDirectory]:
-    if profiling.is_requested(config.profiling, config.session) and config.session.graph_run_mode:
-        requested = profiling.settings(config.profiling, config.session, inside)
+    if services.profiling_is_requested(config.profiling, config.session) and config.session.graph_run_mode:
+        requested = services.profiling_settings(config.profiling, config.session, inside)
         yield OutputDirectory(requested.result_path, "profiling.result_path", PROFILE_FILES)
 
 

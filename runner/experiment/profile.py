@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from runner.communication.world import process_number
-from runner.config.groups import profiling
+from runner.config.groups import services
 from runner.config.schema import RunRequest
 from runner.errors import ConfigError
 from runner.experiment.build import Experiment
@@ -21,7 +21,9 @@ def settings(request: RunRequest) -> profile.ProfileSettings:
     Raises StorageError, and ConfigError or ConfigErrors when a folder has changed since the config was checked.
     """
     config = request.config
-    chosen = profiling.settings(config.profiling, config.session, request.folder, process_number(config.device.card))
+    chosen = services.profiling_settings(
+        config.profiling, config.session, request.folder, process_number(config.device.card)
+    )
     return replace(chosen, result_path=place(request.directories, chosen.result_path)).with_folder()
 
 

@@ -8,8 +8,8 @@ from runner.communication.world import launched
 from runner.config import code, overrides
 from runner.config.check import check
 from runner.config.compose import with_overrides
-from runner.config.containment import path_errors, typed_values
-from runner.config.groups.parallel import DataParallel
+from runner.config.gate import path_errors, typed_values
+from runner.config.groups.services import DataParallel
 from runner.config.schema import RunRequest, plain
 from runner.errors import ConfigError, DataError, raise_all
 from runner.experiment import launch, output_directories, run, sweep

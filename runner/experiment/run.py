@@ -12,11 +12,8 @@ import numpy as np
 from runner import context, nn
 from runner.communication.world import process_number, world
 from runner.config.code import loaded_files
-from runner.config.groups.dump import is_requested
-from runner.config.groups.profiling import is_requested as is_profiled
-from runner.config.groups.session import SessionSettings
-from runner.config.schema import CheckpointSettings, RunConfig, RunRequest
-from runner.config.weight_names import names_of
+from runner.config.groups.services import SessionSettings, dump_is_requested, profiling_is_requested as is_profiled
+from runner.config.schema import CheckpointSettings, RunConfig, RunRequest, names_of
 from runner.core.graph import NO_VALUES, ValueObserver
 from runner.errors import MismatchError, TrainingError
 from runner.experiment import code, dump, profile, results, tune
@@ -176,7 +173,7 @@ def value_observer(request: RunRequest) -> ValueObserver:
     Raises StorageError, and ConfigError when not all ranks dump.
     """
     config = request.config
-    if not is_requested(config.dump):
+    if not dump_is_requested(config.dump):
         return NO_VALUES
     settings = dump.settings(request)
     if world().size > 1:

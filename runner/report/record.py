@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from runner.config.folder_arguments import STATES
+from runner.config.commands import STATES
 from runner.errors import DataError, StorageError
 from runner.host import files, json
 from runner.host.files import is_removed

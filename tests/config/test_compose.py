@@ -10,10 +10,9 @@ from tables import table
 
 from runner import register
 from runner.config import check, read, schema
-from runner.config.compose import CommandLine, compose
-from runner.config.groups import network as networks
-from runner.config.groups.callback import CALLBACKS, default_callbacks
-from runner.config.loader import Loader
+from runner.config.compose import CommandLine, Loader, compose
+from runner.config.groups import entries as networks
+from runner.config.groups.entries import CALLBACKS, default_callbacks
 from runner.config.options import TABLES, all_options
 from runner.dataset.catalog import CATALOG
 from runner.errors import ConfigError
@@ -28,7 +27,7 @@ NEEDED = {"ge": (f"dump.dump_path={CONF}",), "onnx": ("network.path=network.onnx
 
 @table(("group", "option"), OPTIONS)
 def test_every_option_composes(group, option, monkeypatch):
-    monkeypatch.setattr("runner.config.groups.tracking._is_installed", lambda name: True)
+    monkeypatch.setattr("runner.config.groups.services._is_installed", lambda name: True)
     sign = "+" if group == "experiment" else ""
     made = compose(CommandLine((f"{sign}{group}={option}", *NEEDED.get(option, ()))))
     if group in TABLES and group != "callbacks":

@@ -6,9 +6,9 @@ import pytest
 import yaml
 from tables import table
 
-from runner.config import check, gate, interpolation, repository
+from runner.config import check, compose as repository, gate
 from runner.config.compose import CommandLine, compose
-from runner.config.interpolation import check_limits
+from runner.config.gate import check_limits
 from runner.errors import ConfigError, ConfigErrors
 
 GLOBAL = "# @package _global_\n"
@@ -70,8 +70,8 @@ def test_what_grows_has_a_limit(what, text):
 
 
 def test_the_limits_are_in_the_errors():
-    assert errors(GROWING[0][1])[0].rows["allowed"] == f"{interpolation.MAX_VALUES} values; 20 characters count as one"
-    assert errors(lines(60, "${BEFORE}"))[0].rows["allowed"] == f"chains of {interpolation.MAX_CHAIN}"
+    assert errors(GROWING[0][1])[0].rows["allowed"] == f"{gate.MAX_VALUES} values; 20 characters count as one"
+    assert errors(lines(60, "${BEFORE}"))[0].rows["allowed"] == f"chains of {gate.MAX_CHAIN}"
     assert errors("defaults: [/experiment/x]\n")[0].rows["allowed"] == f"{repository.MAX_CONFIGS} in all"
     long = errors(f"dataset: {{url: '{'${dataset.name}' * 1000}'}}\n")[0]
     assert long.rows["allowed"] == f"{gate.MAX_INTERPOLATED} characters"
@@ -79,8 +79,8 @@ def test_the_limits_are_in_the_errors():
 
 def test_each_interpolation_is_counted_once(monkeypatch):
     calls = []
-    original = interpolation._targets
-    monkeypatch.setattr(interpolation, "_targets", lambda *given: calls.append(given) or original(*given))
+    original = gate._targets
+    monkeypatch.setattr(gate, "_targets", lambda *given: calls.append(given) or original(*given))
     values = {"a0": "x", **{f"a{i}": f"${{a{i - 1}}}${{a{i - 1}}}" for i in range(1, 9)}}
     check_limits(values)
     assert len(calls) == 8
@@ -112,9 +112,9 @@ def test_the_number_of_values(values, count, monkeypatch):
         with pytest.raises(ConfigError, match=CHAIN):
             check_limits(values)
         return
-    monkeypatch.setattr(interpolation, "MAX_VALUES", count)
+    monkeypatch.setattr(gate, "MAX_VALUES", count)
     check_limits(values)
-    monkeypatch.setattr(interpolation, "MAX_VALUES", count - 1)
+    monkeypatch.setattr(gate, "MAX_VALUES", count - 1)
     with pytest.raises(ConfigError, match=MANY):
         check_limits(values)
 

@@ -10,9 +10,7 @@ from tables import table
 from runner import register
 from runner.config import gate
 from runner.config.compose import CommandLine, compose
-from runner.config.groups.dataset import DATASETS
-from runner.config.groups.metric import BUILT_IN, numbers
-from runner.config.groups.optimizer import OPTIMIZERS
+from runner.config.groups.entries import BUILT_IN, DATASETS, OPTIMIZERS, numbers
 from runner.config.schema import RunConfig
 from runner.dataset.catalog import AUGMENTABLE
 from runner.errors import RunnerError

@@ -53,7 +53,7 @@ def here(tmp_path, monkeypatch) -> Path:
     monkeypatch.delenv("RUNNER_WRITABLE", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path / "here")
-    monkeypatch.setattr("runner.config.groups.tracking._is_installed", lambda name: True)
+    monkeypatch.setattr("runner.config.groups.services._is_installed", lambda name: True)
     return tmp_path / "here"
 
 

@@ -16,7 +16,7 @@ from runner.config import schema
 from runner.config.check import check
 from runner.config.compose import CommandLine, compose
 from runner.config.groups import GROUPS
-from runner.config.groups.dump import AsyncDump, GeDump, NoDump, SyncDump, is_requested
+from runner.config.groups.services import AsyncDump, GeDump, NoDump, SyncDump, dump_is_requested
 from runner.experiment import dump
 from runner.observe.dump import VARIABLE, settings as json_config
 from runner.observe.dump.settings import DumpSettings, Iterations
@@ -78,7 +78,7 @@ def test_overrides_reach_it_as_they_are_written():
 def test_nothing_is_dumped_unless_requested(place):
     config = compose(CommandLine()).config
     assert config.dump == NoDump()
-    assert not is_requested(config.dump)
+    assert not dump_is_requested(config.dump)
     assert dump.settings(request_of(config, place)) is None
     assert list(place.iterdir()) == []
 
@@ -234,7 +234,7 @@ def test_the_environment(place, monkeypatch, warned):
     monkeypatch.setenv(VARIABLE, str(file(place)))
     config = compose(CommandLine()).config
     assert config.dump == NoDump()
-    assert is_requested(config.dump)
+    assert dump_is_requested(config.dump)
     assert dump.settings(request_of(config, place)).path == place / "data_dump"
     assert warned() == []
 

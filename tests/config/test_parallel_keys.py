@@ -4,7 +4,7 @@ import pytest
 from tables import table
 
 from runner.config.compose import CommandLine, compose
-from runner.config.groups.parallel import DataParallel, StandAlone
+from runner.config.groups.services import DataParallel, StandAlone
 from runner.errors import ConfigError
 
 

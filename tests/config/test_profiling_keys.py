@@ -14,8 +14,7 @@ from runner import context
 from runner.config import schema
 from runner.config.check import check
 from runner.config.compose import CommandLine, compose
-from runner.config.groups.profiling import NoProfiling, TraceProfiling, is_requested
-from runner.config.groups.session import SessionSettings
+from runner.config.groups.services import NoProfiling, SessionSettings, TraceProfiling, profiling_is_requested
 from runner.experiment import profile
 from runner.observe.profile.settings import ProfileSettings
 
@@ -39,7 +38,7 @@ def settings(*lines: str, folder: str = "run") -> ProfileSettings:
 def test_nothing_is_profiled_unless_requested():
     config = compose(CommandLine()).config
     assert (config.profiling, config.session) == (NoProfiling(), SessionSettings())
-    assert not is_requested(config.profiling, config.session)
+    assert not profiling_is_requested(config.profiling, config.session)
 
 
 def test_nothing_is_imported_unless_requested():

@@ -6,7 +6,7 @@ import runner
 from runner import nn
 from runner.config.compose import CommandLine, compose
 from runner.config.groups import GROUPS
-from runner.config.groups.schedule import SCHEDULES, ScheduleSettings
+from runner.config.groups.entries import SCHEDULES, ScheduleSettings
 from runner.errors import ConfigError
 
 AdamSettings = GROUPS["optimizer"]["adam"]

@@ -7,15 +7,10 @@ import pytest
 from runner import nn, register
 from runner.config import options, schema
 from runner.config.check import check
-from runner.config.compose import CommandLine, compose
+from runner.config.compose import CommandLine, Loader, compose
 from runner.config.groups import GROUPS
-from runner.config.groups.dataset import DATASETS
-from runner.config.groups.loss import LOSSES
-from runner.config.groups.metric import METRICS
-from runner.config.groups.optimizer import OPTIMIZERS
-from runner.config.groups.schedule import SCHEDULES
+from runner.config.groups.entries import DATASETS, LOSSES, METRICS, OPTIMIZERS, SCHEDULES
 from runner.config.groups.search import SearchSettings
-from runner.config.loader import Loader
 from runner.config.values import choices
 from runner.errors import ConfigError
 

@@ -3,8 +3,8 @@
 import pytest
 
 from runner.config.compose import CommandLine, compose
-from runner.config.groups import tracking
-from runner.config.groups.tracking import MlflowTracking, NoTracking, TensorBoardTracking
+from runner.config.groups import services
+from runner.config.groups.services import MlflowTracking, NoTracking, TensorBoardTracking
 from runner.errors import ConfigError, ConfigErrors
 
 LISTED = (
@@ -52,8 +52,8 @@ def place(tmp_path, monkeypatch):
     """Where the command is started; every library seems to be there."""
     (tmp_path / "folder").mkdir()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv(tracking.VARIABLE, raising=False)
-    monkeypatch.setattr(tracking, "_is_installed", lambda name: True)
+    monkeypatch.delenv(services.VARIABLE, raising=False)
+    monkeypatch.setattr(services, "_is_installed", lambda name: True)
     return tmp_path
 
 
@@ -97,7 +97,7 @@ def test_a_wrong_group(line, pieces):
     ],
 )
 def test_a_missing_library_is_reported_with_all_other_errors(monkeypatch, lines, missing, libraries):
-    monkeypatch.setattr(tracking, "_is_installed", lambda name: name not in missing)
+    monkeypatch.setattr(services, "_is_installed", lambda name: name not in missing)
     name = lines[0].partition("=")[2]
     wrong, error = errors_of(*lines, "epochs=0")
     assert wrong.rows["key"] == "epochs"
@@ -107,7 +107,7 @@ def test_a_missing_library_is_reported_with_all_other_errors(monkeypatch, lines,
 
 
 def test_a_server_needs_no_library_of_databases(monkeypatch):
-    monkeypatch.setattr(tracking, "_is_installed", lambda name: name != "sqlalchemy")
+    monkeypatch.setattr(services, "_is_installed", lambda name: name != "sqlalchemy")
     assert compose(
         CommandLine(("tracking=mlflow", "tracking.uri=http://localhost:5000"))
     ).config.tracking == MlflowTracking(uri="http://localhost:5000")
@@ -117,15 +117,15 @@ def test_a_library_is_what_can_be_imported(place, monkeypatch):
     monkeypatch.undo()
     (place / "thelib").mkdir()
     monkeypatch.syspath_prepend(place)
-    assert tracking._is_installed("numpy")
-    assert not tracking._is_installed("thelib")  # a folder of this name
-    assert not tracking._is_installed("nolib")
+    assert services._is_installed("numpy")
+    assert not services._is_installed("thelib")  # a folder of this name
+    assert not services._is_installed("nolib")
 
 
 def test_a_wrong_address_in_the_environment(monkeypatch):
-    monkeypatch.setenv(tracking.VARIABLE, "file:./mlruns")
+    monkeypatch.setenv(services.VARIABLE, "file:./mlruns")
     (error,) = errors_of("tracking=mlflow")
-    assert error.rows["key"] == tracking.VARIABLE
+    assert error.rows["key"] == services.VARIABLE
     assert error.rows["value"] == '"file:./mlruns"'
     compose(CommandLine(("tracking=tensorboard",)))  # which does not ask for it
 
@@ -135,8 +135,8 @@ def test_what_is_right(place, monkeypatch):
     assert compose(CommandLine(("tracking=tensorboard",))).config.tracking == TensorBoardTracking(every_seconds=2.0)
     made = compose(CommandLine(("tracking=mlflow", "tracking.uri='sqlite:///a b.db?timeout=9'"))).config.tracking
     assert made.uri == f"sqlite:///{place}/a b.db?timeout=9"
-    assert tracking.address_of(made) == made.uri
-    assert tracking.address_of(MlflowTracking()) == f"sqlite:///{place}/mlflow.db"
-    monkeypatch.setenv(tracking.VARIABLE, "https://host/x")
-    assert tracking.address_of(MlflowTracking()) == "https://host/x"
-    assert tracking.address_of(made) == made.uri
+    assert services.address_of(made) == made.uri
+    assert services.address_of(MlflowTracking()) == f"sqlite:///{place}/mlflow.db"
+    monkeypatch.setenv(services.VARIABLE, "https://host/x")
+    assert services.address_of(MlflowTracking()) == "https://host/x"
+    assert services.address_of(made) == made.uri

@@ -4,7 +4,7 @@ import pytest
 from tables import table
 
 from runner.config.compose import CommandLine, compose
-from runner.config.weight_names import names_of
+from runner.config.schema import names_of
 from runner.errors import ConfigError, ConfigErrors
 
 

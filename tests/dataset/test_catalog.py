@@ -10,7 +10,7 @@ from tables import table
 
 from runner import register
 from runner.config import schema
-from runner.config.groups.dataset import DATASETS, DatasetSettings
+from runner.config.groups.entries import DATASETS, DatasetSettings
 from runner.dataset import Cifar10Dataset, catalog, open_dataset
 from runner.dataset.catalog import CATALOG
 from runner.errors import ConfigError, DataError

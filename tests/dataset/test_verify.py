@@ -9,7 +9,7 @@ import pytest
 
 import runner
 from runner.config.compose import CommandLine, compose
-from runner.config.groups.dataset import DATASETS
+from runner.config.groups.entries import DATASETS
 from runner.dataset import MnistDataset, open_dataset
 from runner.dataset.formats import mnist_cifar
 from runner.errors import DataError

@@ -8,7 +8,7 @@ from tables import table
 
 import runner
 from runner import cli
-from runner.config.groups.tracking import MlflowTracking
+from runner.config.groups.services import MlflowTracking
 from runner.errors import ConfigError
 from runner.experiment.resume import resume
 from runner.experiment.sweep import sweep

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_info
 
 import runner
 from runner import Tensor
-from runner.config.groups.network import NETWORKS
+from runner.config.groups.entries import NETWORKS
 from runner.config.options import all_options, option_names
 from runner.dataset import open_dataset
 from runner.errors import DataError, DeviceError, MismatchError, TrainingError

@@ -10,7 +10,7 @@ import pytest
 
 import runner.dataset as ds
 from runner import Model, context, nn, set_seed
-from runner.config.groups.network import NETWORKS
+from runner.config.groups.entries import NETWORKS
 from runner.errors import ConfigError, TrainingError
 from runner.train.callback import Callback, EarlyStopping, LossMonitor
 from runner.train.loss_scale_manager import FixedLossScaleManager

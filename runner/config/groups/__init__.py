@@ -6,19 +6,23 @@ from functools import partial
 from typing import Any, get_args
 
 from runner import register
-from runner.config.groups.dataset import DATASETS, DatasetSettings
-from runner.config.groups.dump import Dump
-from runner.config.groups.loss import LOSSES, LossSettings
-from runner.config.groups.network import NETWORKS, NetworkSettings
-from runner.config.groups.optimizer import OPTIMIZERS, OptimizerSettings
-from runner.config.groups.parallel import Parallel
-from runner.config.groups.profiling import Profiling
-from runner.config.groups.schedule import SCHEDULES, ScheduleSettings
-from runner.config.groups.tracking import Tracking
+from runner.config.groups.entries import (
+    DATASETS,
+    LOSSES,
+    NETWORKS,
+    OPTIMIZERS,
+    SCHEDULES,
+    DatasetSettings,
+    LossSettings,
+    NetworkSettings,
+    OptimizerSettings,
+    ScheduleSettings,
+)
+from runner.config.groups.services import Dump, Parallel, Profiling, Tracking
 
 # Optimizers that few runs choose: their keys are read from signatures when one is chosen.
 for _name in ("adam_weight_decay", "lamb", "lars", "rmsprop", "adagrad", "proximal_adagrad", "ftrl"):
-    register.optimizer.late(_name, partial(importlib.import_module, "runner.config.groups.further_optimizers"))
+    register.optimizer.late(_name, partial(importlib.import_module, "runner.config.groups.entries"))
 
 _UNIONS: dict[str, Any] = {"dump": Dump, "profiling": Profiling, "parallel": Parallel, "tracking": Tracking}
 # The options of each group by name, the first one is the default. Those of the first four are registered.

@@ -4,6 +4,7 @@ The space is given in Hydra's grammar: `choice(a,b)`, `range(1,9,2)` without its
 integers as `int(interval(1,9))`, and `tag(log,...)` for a logarithmic scale.
 """
 
+import importlib.util
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,12 +16,82 @@ from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Overrid
 
 from runner import register
 from runner.config import check, overrides
-from runner.config.groups import search_space
-from runner.config.groups.metric import direction, single_number
-from runner.config.groups.search_space import Choice, Dimension, Number
+from runner.config.groups.entries import direction, single_number
 from runner.config.schema import RunConfig, defaults
 from runner.errors import ConfigError, collect_errors, nearest, raise_all
 from runner.validation.rules import FILE_PATH, Frozen, Invalid, key, show, validate
+
+# The dimensions of a search space, and the check for Optuna, which proposes trials.
+
+INSTALL = 'pip install "runner-ml[optuna]"'
+OLDEST = 4  # the first major version whose journal files are not experimental
+SAMPLERS = ("tpe", "random", "grid")
+
+
+class Choice(Frozen):
+    """A key with unordered values, as text."""
+
+    key: str
+    texts: tuple[str, ...]
+
+    def text(self, value: Any) -> str:
+        """A value of the study in the syntax of overrides."""
+        return str(value)
+
+    def points(self) -> list[str]:
+        """All values of the study."""
+        return list(self.texts)
+
+
+class Number(Frozen):
+    """A key with numbers from `low` to `high`, both included.
+
+    `step` is None for an interval. For a range, `texts` are its values in ascending order, as in overrides.
+    """
+
+    key: str
+    low: float
+    high: float
+    integral: bool = False
+    log: bool = False
+    step: float | None = None
+    texts: tuple[str, ...] = ()
+
+    def text(self, value: Any) -> str:
+        """A value of the study in the syntax of overrides."""
+        if self.step is not None:
+            index: int = round((value - self.low) / self.step)
+            return self.texts[index]
+        return repr(int(value) if self.integral else float(value))
+
+    def points(self) -> list[float]:
+        """All values of the study, of a range."""
+        kind = int if self.integral else float
+        return [kind(self.low + index * (self.step or 1)) for index in range(len(self.texts))]
+
+
+Dimension = Choice | Number
+
+
+def missing_keys() -> ConfigError | None:
+    """The error if Optuna is missing or too old; None otherwise."""
+    if importlib.util.find_spec("optuna") is None:
+        return ConfigError("the search needs Optuna", key="hydra/sweeper", value="optuna", repair=INSTALL)
+    found = version()
+    if int(found.partition(".")[0]) < OLDEST:
+        rows = {"found": found, "allowed": f"at least {OLDEST}", "repair": INSTALL}
+        return ConfigError("this Optuna is too old", key="hydra/sweeper", value="optuna", **rows)
+    return None
+
+
+def version() -> str:
+    """The version of Optuna, on which proposals depend."""
+    from importlib import metadata  # here: few starts search
+
+    return metadata.version("optuna")
+
+
+# `hydra/sweeper=optuna`: settings and space of a search, validated before anything is written.
 
 PARAMS = "hydra.sweeper.params"
 TAGS = ("log",)
@@ -50,7 +121,7 @@ class SearchSettings(Frozen):
     )
     n_trials: int = key(20, low=1, high=overrides.MAX_JOBS)
     n_jobs: int = key(1, low=1, high=1000)
-    sampler: str = key("tpe", choices=search_space.SAMPLERS, fold=True)
+    sampler: str = key("tpe", choices=SAMPLERS, fold=True)
     seed: int = key(1, low=0, high=2**32 - 1)
     study_name: str | None = None
     storage: str | None = key(None, validate=_inside)
@@ -70,7 +141,7 @@ def settings(values: Mapping[str, Any], origin: check.Origin) -> tuple[SearchSet
     """The settings below `hydra.sweeper`, and the errors in them or in the installation of Optuna."""
     own = {name: value for name, value in values.items() if name not in ("_target_", "params")}
     search, errors = check.check_section(SearchSettings, own, "hydra.sweeper", origin)
-    missing = search_space.missing()
+    missing = missing_keys()
     return search, [*errors, *([missing] if missing else [])]
 
 

@@ -2,7 +2,7 @@
 
 from contextlib import closing
 
-from runner.config.groups.profiling import is_requested as is_profiled
+from runner.config.groups.services import profiling_is_requested as is_profiled
 from runner.config.schema import RunRequest
 from runner.core.graph import NO_GRAPHS
 from runner.experiment import profile, run

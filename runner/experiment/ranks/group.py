@@ -21,7 +21,7 @@ from runner.communication import settings as auto_parallel
 from runner.communication.management import SAME_ERROR_SECONDS
 from runner.communication.world import World
 from runner.config.code import loaded_files
-from runner.config.groups.parallel import DataParallel
+from runner.config.groups.services import DataParallel
 from runner.config.schema import RunConfig, RunRequest
 from runner.errors import ConfigError, RunnerError, TrainingError, some, unexpected
 from runner.experiment import code

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 from runner.communication.world import join, launched
-from runner.config.groups.parallel import DataParallel
+from runner.config.groups.services import DataParallel
 from runner.config.schema import RunConfig, RunRequest
 from runner.errors import RunnerError
 from runner.experiment import ranks

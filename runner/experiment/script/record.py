@@ -12,7 +12,7 @@ from typing import Any
 
 from runner.communication.world import launched
 from runner.config.check import check
-from runner.config.groups.tracking import is_requested as is_tracked
+from runner.config.groups.services import is_requested as is_tracked
 from runner.config.schema import RunConfig
 from runner.errors import ConfigError, known_names
 from runner.experiment import tracking as trackers

@@ -8,11 +8,10 @@ from hydra.core.override_parser.types import IntervalSweep, Override
 
 from runner.config import overrides
 from runner.config.check import examine
-from runner.config.command_line import CommandLine
-from runner.config.compose import Composition, compose
-from runner.config.containment import path_errors
+from runner.config.commands import CommandLine
+from runner.config.compose import Composition, Loader, compose
+from runner.config.gate import path_errors
 from runner.config.groups import search
-from runner.config.loader import Loader
 from runner.config.schema import plain
 from runner.errors import ConfigError, raise_all
 from runner.host.json import set_dotted

@@ -12,7 +12,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from runner.config import gate
-from runner.config.hydra_errors import as_config_error
+from runner.config.compose import as_config_error
 from runner.config.source import POOL
 from runner.errors import ConfigError
 from runner.experiment.sweep.cluster import ClusterLauncher, is_submitit

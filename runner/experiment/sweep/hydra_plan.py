@@ -19,12 +19,21 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from runner.config import overrides
 from runner.config.check import examine
 from runner.config.code import Source, load
-from runner.config.command_line import CommandLine
-from runner.config.compose import Origins, container, folder_of, run_request
-from runner.config.containment import path_error, path_errors, typed_values
+from runner.config.commands import CommandLine
+from runner.config.compose import (
+    RECORDS,
+    SUBDIR,
+    Loader,
+    Origins,
+    as_config_error,
+    as_typed,
+    container,
+    current_config,
+    folder_of,
+    run_request,
+)
+from runner.config.gate import path_error, path_errors, typed_values
 from runner.config.groups import search
-from runner.config.hydra_errors import as_config_error
-from runner.config.loader import RECORDS, SUBDIR, Loader, as_typed, current_config
 from runner.config.read import display_path
 from runner.config.schema import RunConfig, RunRequest
 from runner.config.source import SEARCH

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from runner.config.groups.search_space import Choice, Dimension
+from runner.config.groups.search import Choice, Dimension
 from runner.errors import ConfigError, DataError
 from runner.host.files import storage_errors
 

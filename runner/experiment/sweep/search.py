@@ -12,8 +12,7 @@ from typing import Any
 from hydra.core.override_parser.types import Override
 
 from runner.config.check import Origin
-from runner.config.groups.search import SearchSettings, never_evaluated, point_count, settings, space
-from runner.config.groups.search_space import Dimension
+from runner.config.groups.search import Dimension, SearchSettings, never_evaluated, point_count, settings, space
 from runner.config.schema import RunConfig
 from runner.errors import collect_errors, raise_all
 from runner.experiment.sweep.controller import SweepController

@@ -7,9 +7,9 @@ from types import MappingProxyType
 from typing import Any
 
 from runner.config.code import loaded_files
-from runner.config.command_line import CommandLine
-from runner.config.containment import link_errors
-from runner.config.groups import search_space
+from runner.config.commands import CommandLine
+from runner.config.gate import link_errors
+from runner.config.groups import search as search_space
 from runner.errors import ConfigError, RunnerError, raise_all
 from runner.experiment import code, launch, output_directories
 from runner.experiment.manifest import config_hash, relevant_versions

@@ -5,8 +5,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from runner.config.containment import path_error
-from runner.config.groups.tracking import MlflowTracking, Tracking, address, address_of, database_file
+from runner.config.gate import path_error
+from runner.config.groups.services import MlflowTracking, Tracking, address, address_of, database_file
 from runner.config.schema import RunRequest
 from runner.errors import ConfigError, MismatchError, RunnerError, StorageError, raise_all
 from runner.experiment.sweep.journal import NAME as SWEEP_FILE

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from runner.config.groups.metric import BUILT_IN
+from runner.config.groups.entries import BUILT_IN
 from runner.host.files import real_path
 from runner.nn.metrics.base import direction_of
 from runner.report.format import format_value

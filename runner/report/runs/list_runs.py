@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from runner.config.project import OUTPUTS, SWEEPS, project
+from runner.config.code import OUTPUTS, SWEEPS, project
 from runner.errors import ConfigError
 from runner.report.record import RunRecord, run_directories
 from runner.report.runs.figures import TEST_LOSS, RunFigures

@@ -13,7 +13,7 @@ from tables import table
 
 from runner import Model, Tensor, context, dtype, nn, ops, register, set_seed
 from runner.compile import export_onnx
-from runner.config.groups.network import NETWORKS
+from runner.config.groups.entries import NETWORKS
 from runner.core.gradients import gradients
 from runner.core.values import Parameter
 from runner.train.model import inference

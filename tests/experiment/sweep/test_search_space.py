@@ -10,12 +10,10 @@ from tables import table
 
 from runner import cli, register
 from runner.config import overrides
-from runner.config.compose import CommandLine
-from runner.config.groups import search_space
-from runner.config.groups.metric import BUILT_IN
-from runner.config.groups.search import SearchSettings, space
-from runner.config.groups.search_space import Choice, Number
-from runner.config.loader import Loader
+from runner.config.compose import CommandLine, Loader
+from runner.config.groups import search
+from runner.config.groups.entries import BUILT_IN
+from runner.config.groups.search import Choice, Number, SearchSettings, space
 from runner.errors import ConfigError
 from runner.experiment.sweep.best import best
 from runner.experiment.sweep.hydra_plan import plan
@@ -29,7 +27,7 @@ OPTUNA = "hydra/sweeper=optuna"
 def place(tmp_path, monkeypatch):
     """A folder of its own, where Optuna seems to be installed."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(search_space, "missing", lambda: None)
+    monkeypatch.setattr(search, "missing_keys", lambda: None)
     return tmp_path
 
 
@@ -177,9 +175,9 @@ def test_without_the_extra(tmp_path, monkeypatch, capsys):
 
 
 def test_an_optuna_that_is_too_old(monkeypatch):
-    monkeypatch.setattr(search_space.importlib.util, "find_spec", lambda name: object())
-    monkeypatch.setattr(search_space, "version", lambda: "2.10.1")
-    assert search_space.missing().rows["found"] == "2.10.1"
+    monkeypatch.setattr(search.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(search, "version", lambda: "2.10.1")
+    assert search.missing_keys().rows["found"] == "2.10.1"
 
 
 def configs(place: Path, params: str) -> CommandLine:

@@ -10,7 +10,7 @@ import pytest
 from tracking_runs import ROOT, points, said, words
 
 import runner
-from runner.config.groups import tracking
+from runner.config.groups import services
 from runner.experiment.resume import resume
 from runner.experiment.tracking import attach, follower
 from runner.experiment.tracking.points import Tail, of_row, of_summary
@@ -58,7 +58,7 @@ class Memory:
 @pytest.fixture
 def followed(monkeypatch):
     """Runs are followed by a tracker, whatever is installed."""
-    monkeypatch.setattr(tracking, "_is_installed", lambda name: True)
+    monkeypatch.setattr(services, "_is_installed", lambda name: True)
 
     def by(memory: Memory) -> Memory:
         monkeypatch.setattr(attach, "_tracker", lambda request: memory)

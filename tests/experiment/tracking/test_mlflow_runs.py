@@ -88,7 +88,7 @@ def test_names_are_those_of_the_config(uri, tmp_path):
 
 def test_the_usual_database_is_where_the_command_was_started(database, tmp_path, monkeypatch):
     monkeypatch.chdir(database.parent)
-    monkeypatch.setattr("runner.config.groups.tracking.FILE", database.name)
+    monkeypatch.setattr("runner.config.groups.services.FILE", database.name)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     runner.run(words(tmp_path / "run", "mlflow"))
     place = said(tmp_path / "run", "tracking")

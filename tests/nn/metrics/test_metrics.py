@@ -7,7 +7,7 @@ import pytest
 from tables import table
 
 from runner import dataset, nn
-from runner.config.groups.metric import BUILT_IN, numbers
+from runner.config.groups.entries import BUILT_IN, numbers
 from runner.core.values import Tensor
 from runner.errors import ConfigError
 from runner.nn.metrics.base import direction_of

@@ -20,7 +20,7 @@ from soak import thinned
 import runner
 from runner import context, nn, ops
 from runner.cli import run_command
-from runner.config.groups.network import NETWORKS
+from runner.config.groups.entries import NETWORKS
 from runner.dataset import NumpySlicesDataset
 from runner.errors import StorageError
 from runner.experiment.resume import resume

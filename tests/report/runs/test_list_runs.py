@@ -9,7 +9,7 @@ from tables import table
 from terminals import on_terminal
 
 from runner import cli
-from runner.config.groups.metric import BUILT_IN
+from runner.config.groups.entries import BUILT_IN
 from runner.nn.metrics.base import direction_of, is_scalar
 from runner.report.runs.figures import LARGER_IS_BETTER
 

@@ -12,7 +12,7 @@ import runner
 from models.lenet import LeNet5
 from models.resnet import resnet18, resnet50
 from runner import nn
-from runner.config.weight_names import SCHEMES, names_of
+from runner.config.schema import SCHEMES, names_of
 from runner.core.values import Parameter
 from runner.errors import ConfigError, DataError
 from runner.train.checkpoint.parameters import InitialWeights, renamed
