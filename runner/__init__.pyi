@@ -11,8 +11,7 @@ from runner.common import Parameter as Parameter, ParameterTuple as ParameterTup
 from runner.dtype import *
 from runner.errors import RunnerError as RunnerError
 from runner.experiment.launch import run as run
-from runner.experiment.script.record import record as record
-from runner.experiment.script.training import RecordedRun as RecordedRun
+from runner.experiment.script import RecordedRun as RecordedRun, record as record
 from runner.host.seed import get_seed as get_seed, set_seed as set_seed
 from runner.mindspore.dataset_helper import (
     DatasetHelper as DatasetHelper,

@@ -71,7 +71,7 @@ def _resume() -> Handler:
 
 
 def _eval() -> Handler:
-    from runner.experiment import evaluate_run
+    from runner.experiment import predict as evaluate_run
 
     return lambda args: _report_summary(evaluate_run.main([args.run, *args.overrides], args.code))
 
@@ -83,9 +83,9 @@ def _predict() -> Handler:
 
 
 def _export() -> Handler:
-    from runner.experiment.export import command
+    from runner.experiment import export
 
-    return command.main
+    return export.main
 
 
 def _inspect() -> Handler:

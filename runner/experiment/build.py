@@ -2,32 +2,146 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from runner import compile as compiler, context
+from runner import compile as compiler, context, dtype as dt, nn
 from runner.communication import settings as auto_parallel
 from runner.communication.world import world
-from runner.config.groups.entries import METRICS, DatasetSettings
-from runner.config.groups.services import DataParallel
+from runner.config.groups.entries import METRICS, DatasetSettings, NetworkSettings
+from runner.config.groups.services import DataParallel, SessionSettings
 from runner.config.schema import RunConfig
 from runner.core.graph import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
+from runner.core.values import Parameter
 from runner.dataset.batches import facts_of, in_batches, is_batched
 from runner.dataset.catalog import SPLITS
 from runner.dataset.pipeline import Dataset
+from runner.dataset.preprocessing import Preprocessing
+from runner.dataset.readers.image_folder import READERS, stored_preprocessing
 from runner.device import Device
-from runner.errors import ConfigError, DeviceError, known_names
-from runner.experiment.model_inputs import ModelInputs
-from runner.experiment.network import NO_ROLES, ParameterRoles, adapt_network, create_network
-from runner.host.console import LOG
+from runner.errors import ConfigError, DataError, DeviceError, collect_errors, known_names, raise_all
+from runner.host import json
+from runner.host.console import LOG, as_unicode
+from runner.host.json import StoredValues
 from runner.host.machine import require_memory
 from runner.nn.cell import Cell
 from runner.nn.metrics.base import AnyMetric
+from runner.nn.pooling import set_impl_mode
 from runner.nn.wrap import StepCell
 from runner.observe import dump
 from runner.train.loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager, LossScaleManager
 from runner.train.model import Model, check_columns, described, naming_columns
+from runner.types import TensorType
+from runner.validation.rules import Frozen
+
+# The network of a checked config: implementations of its operators, a new head, frozen parameters.
+
+FREEZE, HEAD = {"key": "network.freeze"}, {"key": "network.head"}
+
+
+class ParameterRoles(Frozen):
+    """The parameters of a new head, and those that are frozen and would be trained otherwise."""
+
+    head: tuple[Parameter, ...] = ()
+    frozen: tuple[Parameter, ...] = ()
+
+
+NO_ROLES = ParameterRoles()
+
+
+def create_network(config: RunConfig, facts: Mapping[str, Any]) -> nn.Cell:
+    """The network for data with these facts, as it is registered. Raises ConfigError."""
+    network = config.network.create(nn.Cell, **facts)
+    _select_implementations(network, config.session)
+    return network
+
+
+def adapt_network(
+    network: nn.Cell, settings: NetworkSettings, facts: Mapping[str, Any], types: Sequence[TensorType]
+) -> ParameterRoles:
+    """Replace the head and freeze parameters as the keys say; `types` are those of the inputs of a batch.
+
+    Raises ConfigError, or ConfigErrors for several keys.
+    """
+    head: tuple[Parameter, ...] | None = ()
+    errors: list[ConfigError] = []
+    if settings.head == "replace":
+        head, errors = collect_errors(lambda: nn.replace_head(network, types, _outputs(settings, facts), HEAD))
+    frozen, of_freeze = collect_errors(lambda: nn.freeze(network, settings.freeze, head or (), FREEZE))
+    raise_all([*errors, *of_freeze])
+    return ParameterRoles(head=head or (), frozen=tuple(frozen or ()))
+
+
+def _outputs(settings: NetworkSettings, facts: Mapping[str, Any]) -> int:
+    """The number of classes: the key of the network, or of the dataset, or the default of the network's parameter."""
+    parameter = settings.entry.parameters.get("num_classes")
+    default = None if parameter is None else parameter.default
+    for given in (getattr(settings, "num_classes", None), facts.get("num_classes"), default):
+        if isinstance(given, int):
+            return given
+    rows = {"value": "replace", "network": settings.entry.place}
+    hint = "network.num_classes=..." if parameter is not None else "a dataset with classes, or a parameter num_classes"
+    raise ConfigError("the dataset does not determine num_classes", **HEAD, **rows, hint=hint)
+
+
+def _select_implementations(network: nn.Cell, session: SessionSettings) -> None:
+    if session.optypelist_for_implmode is None:
+        if session.op_select_implmode != SessionSettings.op_select_implmode:
+            LOG.warning("session.op_select_implmode has no effect without session.optypelist_for_implmode=Pooling")
+    elif not set_impl_mode(network, session.op_select_implmode):
+        LOG.warning("session.optypelist_for_implmode has no effect: the network has no layer AvgPool2d")
+
+
+# `inputs.json` of a run directory: what a prediction needs to know of the training data.
+
+INPUTS_FILE = "inputs.json"
+SHAPE, NAMES = "input_shape", "class_names"
+
+
+class ModelInputs(Frozen):
+    """The facts that networks are built from, the types of the inputs, names, and the preprocessing of new files.
+
+    `inputs` are the types of single samples by column name. `preprocessing` is None for data of a function that has
+    none; with `is_foreign` it is the user's own, which only the dataset itself has.
+    """
+
+    facts: Mapping[str, Any]
+    inputs: Mapping[str, TensorType]
+    target: str
+    class_names: tuple[str, ...] | None
+    preprocessing: Preprocessing | None
+    is_foreign: bool = False
+
+    @classmethod
+    def of(cls, data: Dataset) -> ModelInputs:
+        """Of the training data, batched or not, with the target as the last column."""
+        *names, target = data.get_col_names()
+        columns = [column.sample for column in data.columns[:-1]]
+        inputs = dict(zip(names, columns, strict=True))
+        return cls(facts_of(data), inputs, target, data.class_names, data.preprocessing)
+
+    def as_json(self) -> dict[str, Any]:
+        """Values of plain JSON."""
+        inputs = [
+            {"name": name, "dtype": kind.dtype.numpy.name, "shape": list(kind.shape)}
+            for name, kind in self.inputs.items()
+        ]
+        return {
+            "facts": {
+                name: list(value) if name == SHAPE else value
+                for name, value in self.facts.items()
+                if name != NAMES  # stored below
+            },
+            "inputs": inputs,
+            "target": self.target,
+            NAMES: None if self.class_names is None else [as_unicode(str(name)) for name in self.class_names],
+            "preprocessing": None if self.preprocessing is None else self.preprocessing.as_json(),
+        }
+
+
+# Builds the network, data, optimizer and model of a checked config.
 
 MODES = {"graph": context.GRAPH_MODE, "pynative": context.PYNATIVE_MODE}
 # Gradients from 6e-11 to 64 fit Float16 then, and it grows by itself; the reference's 2**24 costs LeNet nine steps.
@@ -238,3 +352,49 @@ def _check_pynative_device(device: Device) -> None:
         return
     trouble = compiler.device_problem(device.target, device.id)
     raise trouble.add(also=error.what) if isinstance(trouble, DeviceError) else error
+
+
+# Reads `inputs.json` of a run directory, which may be damaged or edited; only predictions do.
+
+MAX_BYTES = 64 << 20
+LARGEST_FACT = 1 << 31
+TYPES = {kind.numpy.name: kind for kind in (dt.float32, dt.float16, dt.float64, dt.int32, dt.int64, dt.uint8)}
+
+
+def read_inputs(folder: Path) -> ModelInputs | None:
+    """Those of a run directory; None for runs of versions without them. Raises DataError for a damaged file."""
+    path = folder / INPUTS_FILE
+    if not path.exists():
+        return None
+    try:
+        return _from_json(json.read_object(path, MAX_BYTES))
+    except DataError as error:
+        raise error.add(file=path) from None
+
+
+def _from_json(values: Mapping[str, Any]) -> ModelInputs:
+    stored = StoredValues(values)
+    reader = values.get("preprocessing")
+    stored.require(reader is None or isinstance(reader, dict), "preprocessing", "an object, or null")
+    is_foreign = reader is not None and reader.get("reader") not in READERS
+    names = stored.optional_names(NAMES)
+    return ModelInputs(
+        facts=_stored_inputs_facts(stored) | ({} if names is None else {NAMES: names}),
+        inputs={one.text("name"): _type(one) for one in stored.groups("inputs")},
+        target=stored.text("target"),
+        class_names=names,
+        preprocessing=None if reader is None or is_foreign else stored_preprocessing(reader),
+        is_foreign=is_foreign,
+    )
+
+
+def _stored_inputs_facts(stored: StoredValues) -> dict[str, Any]:
+    values = stored.values.get("facts")
+    stored.require(isinstance(values, dict), "facts", "an object")
+    facts = StoredValues(dict(values or {}))
+    return {name: facts.shape(SHAPE) if name == SHAPE else facts.whole(name, 1, LARGEST_FACT) for name in facts.values}
+
+
+def _type(stored: StoredValues) -> TensorType:
+    stored.require(stored.values.get("dtype") in [*TYPES], "dtype", ", ".join(TYPES))
+    return TensorType(TYPES[stored.text("dtype")], stored.shape("shape"))

@@ -18,8 +18,8 @@ from runner.core.graph import GraphObserver
 from runner.experiment import run as training
 from runner.experiment.build import Experiment, build
 from runner.experiment.callbacks import MetricsJournal, Stopwatch
-from runner.experiment.graphs import graph_observer
 from runner.experiment.manifest import ManifestWriter, description_of
+from runner.experiment.observers import graph_observer
 from runner.experiment.results import write_networks
 from runner.host import files
 from runner.host.console import LOG

@@ -12,11 +12,10 @@ from runner.config.gate import path_errors, typed_values
 from runner.config.groups.services import DataParallel
 from runner.config.schema import RunRequest, plain
 from runner.errors import ConfigError, DataError, raise_all
-from runner.experiment import launch, output_directories, run, sweep
-from runner.experiment.code import naming_code_of
+from runner.experiment import launch, output_directories, run, script, sweep
+from runner.experiment.launch import STATUS_FILE
+from runner.experiment.manifest import naming_code_of
 from runner.experiment.ranks.processes import on_all_ranks, processes_of
-from runner.experiment.script import resume as script
-from runner.experiment.status import STATUS_FILE
 from runner.host import json
 from runner.host.process import stopped_by_signals
 from runner.validation.paths import ALLOWED, path_problem

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,30 +13,78 @@ from runner import context, nn
 from runner.communication.world import process_number, world
 from runner.config.code import loaded_files
 from runner.config.groups.services import SessionSettings, dump_is_requested, profiling_is_requested as is_profiled
-from runner.config.schema import CheckpointSettings, RunConfig, RunRequest, names_of
+from runner.config.schema import CheckpointSettings, Expectation, RunConfig, RunRequest, names_of
 from runner.core.graph import NO_VALUES, ValueObserver
 from runner.errors import MismatchError, TrainingError
-from runner.experiment import code, dump, profile, results, tune
-from runner.experiment.build import MODES, Experiment, build, device_of
+from runner.experiment import dump, manifest as code, observers, results
+from runner.experiment.build import INPUTS_FILE, MODES, Experiment, ModelInputs, build, device_of
 from runner.experiment.callbacks import MetricsJournal, Stopwatch
 from runner.experiment.checkpointer import Checkpointer, restore
-from runner.experiment.expect import check_expectations
-from runner.experiment.graphs import graph_observer
 from runner.experiment.manifest import ManifestWriter, RunDescription, description_of
-from runner.experiment.metric_values import as_json
-from runner.experiment.model_inputs import INPUTS_FILE, ModelInputs
-from runner.experiment.ranks import synchronize
-from runner.experiment.step_graph import StepGraphWriter
+from runner.experiment.observers import StepGraphWriter, graph_observer
+from runner.experiment.ranks import start_up
 from runner.host import seed
 from runner.host.console import LOG
 from runner.host.files import Journal, write_json
 from runner.host.json import without_lists
 from runner.host.process import Interruption
+from runner.nn.metrics.base import AnyMetric, is_scalar
 from runner.observe import dump as dumps
 from runner.ops.random import COUNTER
 from runner.train import setup
 from runner.train.callback import Callback, CallbackParameters, RunContext, check_losses
 from runner.train.checkpoint import parameters
+
+# Values of metrics as JSON: a number, or nested lists of numbers for a metric that is an array.
+
+
+def as_json(metrics: Mapping[str, AnyMetric], values: Mapping[str, Any], **rows: object) -> dict[str, Any]:
+    """The values by name.
+
+    Raises TrainingError, with these rows, for one that is not what its class declares, or not finite.
+    """
+    found = {name: _plain(name, metrics[name], value, rows) for name, value in values.items()}
+    bad = [name for name, value in found.items() if not np.isfinite(value).all()]
+    if bad:
+        shown = found | {name: "NaN or infinity in it" for name in bad if isinstance(found[name], list)}
+        repair = "a smaller optimizer.learning_rate"
+        what = "a metric of the evaluation is not a finite number"
+        raise TrainingError(what, **without_lists(shown), **rows, repair=repair)
+    return found
+
+
+def _plain(name: str, metric: AnyMetric, value: Any, rows: Mapping[str, object]) -> Any:
+    try:
+        array = np.asarray(value)
+    except ValueError:  # lists of different lengths, such as the curves of several classes
+        array = np.asarray(None)
+    are_numbers = array.dtype.kind in "iuf" and array.size > 0
+    if not are_numbers or (is_scalar(metric) and array.ndim):
+        given = f"an array {array.shape}" if are_numbers else repr(value)
+        repair = f"is_scalar = False in the class {type(metric).__name__}, for an array" if are_numbers else None
+        details = {"metric": name, "given": given, "allowed": "a number, as the result of eval()", **rows}
+        raise TrainingError("the value of a metric is not a number", **details, repair=repair)
+    return float(array) if is_scalar(metric) else array.tolist()
+
+
+# Checks of the metrics of a run against its expectations (`expect`).
+
+
+def check_expectations(expected: Mapping[str, Expectation], values: dict[str, float]) -> None:
+    """Raise MismatchError with a row for every expected metric when one is out of its bounds."""
+    rows, failed = {}, False
+    for metric, bound in expected.items():
+        value = values.get(metric)
+        low = bound.min is not None and (value is None or value < bound.min)
+        high = bound.max is not None and (value is None or value > bound.max)
+        failed |= low or high
+        limits = [f"{name} {limit}" for name, limit in vars(bound).items() if limit is not None]
+        rows[metric] = f"{'FAILED' if low or high else 'ok'}: {value}, expected {', '.join(limits)}"
+    if failed:
+        raise MismatchError("the run does not meet its expectations", **rows)
+
+
+# Executes a run from its checked config, or the rest of an interrupted run, and writes its folder.
 
 CONFIG_FILE, MANIFEST_FILE, METRICS_FILE, SUMMARY_FILE = "config.json", "manifest.json", "metrics.jsonl", "summary.json"
 
@@ -74,9 +122,9 @@ def _build(request: RunRequest, values: ValueObserver) -> Experiment:
     config, folder = request.config, request.folder
     experiment = build(config, graph_observer(request), values, failure_observer(config, folder))
     if config.session.auto_tune_mode:
-        tune.tune(config, experiment, folder, request.resume)
+        observers.tune(config, experiment, folder, request.resume)
     if is_profiled(config.profiling, config.session):
-        profile.attach(request, experiment)
+        observers.attach(request, experiment)
     elif config.session.profiling_options != SessionSettings.profiling_options:
         LOG.warning("session.profiling_options has no effect without session.profiling_mode=true")
     if config.checkpoint.load is not None and not request.resume:
@@ -94,7 +142,7 @@ def initial_weights_of(settings: CheckpointSettings, experiment: Experiment) -> 
 
 def _read(network: nn.Cell, read: Callable[[], Any]) -> Any:
     """The result of `read`, which reads parameters; with several ranks the first one reads and broadcasts them."""
-    return synchronize.read_on_first_rank(network, read) if world().size > 1 else read()
+    return start_up.read_on_first_rank(network, read) if world().size > 1 else read()
 
 
 @contextmanager
@@ -177,7 +225,7 @@ def value_observer(request: RunRequest) -> ValueObserver:
         return NO_VALUES
     settings = dump.settings(request)
     if world().size > 1:
-        synchronize.check_all_or_none(settings is not None)
+        start_up.check_all_or_none(settings is not None)
     return NO_VALUES if settings is None else dumps.Dumper(settings, process_number(config.device.card))
 
 
@@ -205,7 +253,7 @@ def _train(
     with Interruption() as interruption:
         callbacks = [description.stopwatch, monitor, *_observers(request, description, step_graph, metrics)]
         if world().size > 1:
-            callbacks.append(signals := synchronize.SynchronizeSignals(interruption))
+            callbacks.append(signals := start_up.SynchronizeSignals(interruption))
             callbacks.append(Checkpointer(description, settings, metrics.journal, signals))
         else:
             callbacks.append(Checkpointer(description, settings, metrics.journal, interruption))

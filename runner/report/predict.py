@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from runner.experiment.predictor import Predictions, predict
+from runner.experiment.predict import Predictions, predict
 from runner.host.console import csv_text, spreadsheet_cell
 from runner.report.terminal import open_console, print_table
 

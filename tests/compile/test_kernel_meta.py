@@ -16,7 +16,7 @@ from runner.config.schema import RunConfig
 from runner.core.graph import Graph, GraphObserver, GraphObservers
 from runner.device import Device
 from runner.errors import TrainingError
-from runner.experiment.graphs import FailedGraph, graph_observer
+from runner.experiment.observers import FailedGraph, graph_observer
 from runner.types import TensorType
 
 SMALL = ("+experiment=lenet_seed", "dataset=synthetic", "dataset.num_samples=64", "max_steps=2", "callbacks=quiet")

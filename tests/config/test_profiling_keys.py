@@ -15,7 +15,7 @@ from runner.config import schema
 from runner.config.check import check
 from runner.config.compose import CommandLine, compose
 from runner.config.groups.services import NoProfiling, SessionSettings, TraceProfiling, profiling_is_requested
-from runner.experiment import profile
+from runner.experiment import observers
 from runner.observe.profile.settings import ProfileSettings
 
 FP = "Default/network-WithLossCell/_backbone-LeNet5/conv1-Conv2d/Conv2D-op1"
@@ -32,7 +32,7 @@ def place(tmp_path, monkeypatch) -> Path:
 
 
 def settings(*lines: str, folder: str = "run") -> ProfileSettings:
-    return profile.settings(request_of(compose(CommandLine(lines)).config, Path(folder)))
+    return observers.settings(request_of(compose(CommandLine(lines)).config, Path(folder)))
 
 
 def test_nothing_is_profiled_unless_requested():

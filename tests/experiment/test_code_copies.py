@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from runner.experiment import code
+from runner.experiment import manifest
 
 
 @pytest.fixture
@@ -24,18 +24,18 @@ def copies(folder):
 
 
 def test_copies_have_the_bytes_of_the_files(tmp_path, files):
-    code.write_copies(tmp_path / "run", files)
+    manifest.write_copies(tmp_path / "run", files)
     found = copies(tmp_path / "run")
     assert {name: path.read_bytes() for name, path in found.items()} == {n: p.read_bytes() for n, p in files.items()}
-    assert code.hashes(found) == {n: hashlib.sha256(p.read_bytes()).hexdigest() for n, p in files.items()}
+    assert manifest.hashes(found) == {n: hashlib.sha256(p.read_bytes()).hexdigest() for n, p in files.items()}
 
 
 def test_copies_are_completed_after_a_kill(tmp_path, files):
     """Nothing remains of a file that a killed process was writing."""
-    code.write_copies(tmp_path / "run", files)
+    manifest.write_copies(tmp_path / "run", files)
     found = copies(tmp_path / "run")
     found["shop/network.py"].rename(tmp_path / "run/code/shop/.network.py.0123456789ab.tmp")
     found["shop/deep/metric.py"].write_text("older")
-    code.write_copies(tmp_path / "run", files)
+    manifest.write_copies(tmp_path / "run", files)
     again = copies(tmp_path / "run")
     assert {name: path.read_bytes() for name, path in again.items()} == {n: p.read_bytes() for n, p in files.items()}

@@ -12,7 +12,7 @@ from runner.config.groups.services import MlflowTracking
 from runner.errors import ConfigError
 from runner.experiment.resume import resume
 from runner.experiment.sweep import sweep
-from runner.experiment.tracking import attach
+from runner.experiment.tracking import tracking
 
 GLOBAL = "# @package _global_\n"
 WHAT = "a config file may not make a run write outside of the working directory"
@@ -172,8 +172,8 @@ def test_links_in_a_sweep_to_resume(here, capfd):
     assert WHAT in capfd.readouterr().err
 
 
-def recorded_run(folder: Path) -> attach.TrackedRun:
-    return attach.TrackedRun(folder, MlflowTracking(), "lenet5", None, {}, resume=True)
+def recorded_run(folder: Path) -> tracking.TrackedRun:
+    return tracking.TrackedRun(folder, MlflowTracking(), "lenet5", None, {}, resume=True)
 
 
 ADDRESSES = ["sqlite:////{out}/x.db", "file://{out}", "nonsense"]
@@ -183,10 +183,10 @@ ADDRESSES = ["sqlite:////{out}/x.db", "file://{out}", "nonsense"]
 def test_the_recorded_database_of_a_resumed_run_is_checked(address, here, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     recorded = address.format(out=here.parent / "outside")
-    (here / attach.STATE_FILE).write_text(json.dumps({"name": "mlflow", "uri": recorded, "run_id": "1"}))
+    (here / tracking.STATE_FILE).write_text(json.dumps({"name": "mlflow", "uri": recorded, "run_id": "1"}))
     with pytest.raises(ConfigError) as caught:
-        attach._run_info(recorded_run(here), MlflowTracking())
+        tracking._run_info(recorded_run(here), MlflowTracking())
     assert caught.value.rows["key"] == "tracking.uri"
     own = f"sqlite:///{here}/mlflow.db"
-    (here / attach.STATE_FILE).write_text(json.dumps({"name": "mlflow", "uri": own, "run_id": "1"}))
-    assert attach._run_info(recorded_run(here), MlflowTracking()).uri == own
+    (here / tracking.STATE_FILE).write_text(json.dumps({"name": "mlflow", "uri": own, "run_id": "1"}))
+    assert tracking._run_info(recorded_run(here), MlflowTracking()).uri == own

@@ -21,7 +21,7 @@ from tables import table
 
 import runner
 from runner.cli import main
-from runner.experiment.export import trained_run
+from runner.experiment import export as trained_run
 from runner.host import files
 from runner.ops.activation import ReLU, ReluGrad
 from runner.ops.optimizer import ApplyMomentum

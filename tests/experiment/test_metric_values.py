@@ -11,10 +11,10 @@ from tables import table
 import runner
 from runner import cli, nn
 from runner.errors import TrainingError
-from runner.experiment.metric_values import as_json
-from runner.experiment.sweep import state
+from runner.experiment.run import as_json
+from runner.experiment.sweep import journal
 from runner.experiment.sweep.journal import read
-from runner.experiment.tracking.points import of_row, of_summary
+from runner.experiment.tracking.tracking import of_row, of_summary
 
 QUIET = ("callbacks=quiet", "device.threads=1")
 SMALL = ("+experiment=lenet_seed", "optimizer=adam", "optimizer.learning_rate=0.003", "max_steps=60", *QUIET)
@@ -114,8 +114,8 @@ def test_one_run_as_junit(place):
 
 def test_a_damaged_summary_of_a_job(place):
     (place / "s").mkdir()
-    state.end(place / "s", 0, place / "s" / "0", summary={"loss": 1.0, "metrics": {"accuracy": 0.5, "m": [[1]]}})
-    state.end(place / "s", 1, place / "s" / "1", summary={"loss": 1.0, "metrics": [1]})
+    journal.end(place / "s", 0, place / "s" / "0", summary={"loss": 1.0, "metrics": {"accuracy": 0.5, "m": [[1]]}})
+    journal.end(place / "s", 1, place / "s" / "1", summary={"loss": 1.0, "metrics": [1]})
     assert [row["metrics"] for row in read(place / "s")[0]] == [{"accuracy": 0.5}, None]
 
 

@@ -9,8 +9,8 @@ from run_folders import leave, varied
 from tables import table
 
 from runner.cli import main as cli, run_command
-from runner.experiment.sweep.state import Outcome
-from runner.experiment.sweep.table import ended_line, plain
+from runner.experiment.sweep.controller import ended_line, plain
+from runner.experiment.sweep.journal import Outcome
 from runner.host.console import spreadsheet_cell
 from runner.report.markdown import code, inline, table_row
 

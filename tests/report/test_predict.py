@@ -14,8 +14,7 @@ import runner
 from runner import cli
 from runner.dataset.sources import DigitsDataset
 from runner.errors import ConfigError, DataError, TrainingError
-from runner.experiment.evaluate_run import evaluate
-from runner.experiment.predictor import predict
+from runner.experiment.predict import evaluate, predict
 from runner.train.checkpoint import state
 
 Image = pytest.importorskip("PIL.Image")

@@ -12,7 +12,7 @@ from hydra.core.utils import run_job
 from omegaconf import open_dict
 
 from runner import cli
-from runner.experiment.sweep import hydra_launchers
+from runner.experiment.sweep import launchers
 
 WORKER = "import pickle, sys; pickle.load(sys.stdin.buffer)()"
 
@@ -43,5 +43,5 @@ def _work(job: Any, state: Any) -> None:
 
 if __name__ == "__main__":
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    hydra_launchers.usual_launcher = Elsewhere  # type: ignore[assignment]
+    launchers.usual_launcher = Elsewhere  # type: ignore[assignment]
     sys.exit(cli.main(sys.argv[1:]))

@@ -28,7 +28,7 @@ from runner.device import Tuning
 from runner.errors import RunnerError
 from runner.experiment import resume
 from runner.experiment.sweep import journal, sweep
-from runner.experiment.sweep.state import SweepState
+from runner.experiment.sweep.journal import SweepState
 from runner.observe.graph import listing
 from runner.ops.print_file import PrintFile, parse_print
 from runner.train.checkpoint import load_checkpoint, state

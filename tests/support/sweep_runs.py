@@ -14,8 +14,8 @@ from patience import wait_until
 
 from runner.config.compose import CommandLine
 from runner.experiment.sweep import sweep
-from runner.experiment.sweep.state import Outcome, SweepState
-from runner.experiment.sweep.table import plain
+from runner.experiment.sweep.controller import plain
+from runner.experiment.sweep.journal import Outcome, SweepState
 from runner.host import files
 
 TIMES = ("init_seconds", "compile_seconds", "first_loss_seconds", "train_seconds", "steps_per_second", "peak_rss_mb")

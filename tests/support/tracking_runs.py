@@ -45,7 +45,7 @@ def killed(folder: Path, name: str, row: int, *overrides: str) -> None:
     code = f"""
 import os, time, runner
 from runner.host import files
-from runner.experiment.tracking.follower import Follower
+from runner.experiment.tracking.tracking import Follower
 count, told, usual = 0, 0, Follower._rows
 def rows(self):
     global told

@@ -127,7 +127,7 @@ Tracking = NoTracking | TensorBoardTracking | MlflowTracking
 
 
 def is_requested(tracking: Tracking) -> bool:
-    """Whether a run is tracked: only then `runner.experiment.tracking.attach` is loaded."""
+    """Whether a run is tracked: only then `runner.experiment.tracking.tracking` is loaded."""
     return not isinstance(tracking, NoTracking)
 
 

@@ -12,7 +12,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
+from contextlib import closing, contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,16 +21,45 @@ from runner.communication import settings as auto_parallel
 from runner.communication.management import SAME_ERROR_SECONDS
 from runner.communication.world import World
 from runner.config.code import loaded_files
-from runner.config.groups.services import DataParallel
+from runner.config.groups.services import DataParallel, profiling_is_requested as is_profiled
 from runner.config.schema import RunConfig, RunRequest
+from runner.core.graph import NO_GRAPHS
 from runner.errors import ConfigError, RunnerError, TrainingError, some, unexpected
-from runner.experiment import code
-from runner.experiment.ranks import follower, start_up
+from runner.experiment import manifest, observers, run
+from runner.experiment.build import build
+from runner.experiment.ranks import start_up, start_up as synchronize
 from runner.experiment.ranks.guardian import guarded
 from runner.host import files, json
 from runner.host.console import LOG
 from runner.host.machine import usable_cores
-from runner.host.process import exit_code, ignored
+from runner.host.process import Interruption, exit_code, ignored
+from runner.train.callback import LossMonitor
+
+# The part of a run that ranks other than the first execute: training; they write only dumps and profiles.
+
+
+def follow(request: RunRequest) -> None:
+    """Execute the training steps of a run; the first rank also evaluates. Raises the errors of training."""
+    config, folder = request.config, request.folder
+    if not config.session.graph_run_mode:
+        return
+    with run.run_environment(config), closing(run.value_observer(request)) as values:
+        experiment = build(config, NO_GRAPHS, values, run.failure_observer(config, folder))
+        if is_profiled(config.profiling, config.session):
+            observers.attach(request, experiment)
+        if config.checkpoint.load is not None and not request.resume:
+            synchronize.read_on_first_rank(experiment.model.network)
+        before = {}
+        if request.resume:
+            before = synchronize.read_on_first_rank(experiment.model.train_network)
+            values.rewind(int(before.get("global_step", 0)))
+        with Interruption() as interruption:
+            flush = synchronize.FlushValues(values)  # before the reduction after which the first rank may save
+            callbacks = [LossMonitor(0), flush, synchronize.SynchronizeSignals(interruption)]
+            run.execute_steps(config, experiment, callbacks, before)
+
+
+# The ranks of a data-parallel run as one run: one run directory, one output, one exit code.
 
 STOP_SECONDS = 8.0  # how long ranks wait for the first one, which saves a checkpoint after a signal
 OUTPUT_SECONDS = 0.3  # for mpirun to forward the output of a rank before it ends all of them
@@ -62,7 +91,7 @@ class RankGroup:
                 with guarded(request.folder) if self.world.size > 1 else nullcontext():
                     return work(request)
             with _silent(), _unexpected_errors():
-                follower.follow(request)
+                follow(request)
         return {}
 
     def abort(self, block: str, exit_code: int) -> None:
@@ -147,7 +176,7 @@ def _check_code(world: World) -> None:
     """Raise ConfigError, the same on all ranks, when one has loaded other files of the user than the first one."""
     files = loaded_files()
     own = {"host": platform.node(), "files": {name: str(path) for name, path in files.items()}}
-    first, *others = start_up.exchange(world, {**own, "code": code.hashes(files)})
+    first, *others = start_up.exchange(world, {**own, "code": manifest.hashes(files)})
     for rank, other in enumerate(others, 1):
         names = {**first["code"], **other["code"]}
         different = [name for name in names if first["code"].get(name) != other["code"].get(name)]

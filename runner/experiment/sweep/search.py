@@ -4,7 +4,10 @@ A resumed sweep repeats this from the first trial, with recorded values instead 
 an uninterrupted sweep.
 """
 
-from collections.abc import Mapping, Sequence
+import importlib
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,12 +15,126 @@ from typing import Any
 from hydra.core.override_parser.types import Override
 
 from runner.config.check import Origin
-from runner.config.groups.search import Dimension, SearchSettings, never_evaluated, point_count, settings, space
+from runner.config.groups.search import Choice, Dimension, SearchSettings, never_evaluated, point_count, settings, space
 from runner.config.schema import RunConfig
-from runner.errors import collect_errors, raise_all
+from runner.errors import ConfigError, DataError, collect_errors, raise_all
 from runner.experiment.sweep.controller import SweepController
-from runner.experiment.sweep.hydra_launchers import FilteringLauncher
-from runner.experiment.sweep.optuna_study import Study
+from runner.experiment.sweep.launchers import FilteringLauncher
+from runner.host.files import storage_errors
+
+# An Optuna study: proposes trials and receives their values. The only file that uses Optuna.
+#
+# Its proposals depend on the seed and the reported values only, in the order of trials. So a new study with the same
+# requests and values continues as the first one would have.
+
+
+class Study:
+    """Proposes trials of a space, numbered from 0, to `maximize` or `minimize` a value (`direction`).
+
+    `sampler` is one of SAMPLERS; with `several`, trials are requested while the values of others are pending.
+    """
+
+    def __init__(
+        self, dimensions: Sequence[Dimension], direction: str, sampler: str, seed: int, several: bool = False
+    ) -> None:
+        self._dimensions = {one.key: one for one in dimensions}
+        with _quiet() as optuna:
+            self._distributions = {one.key: _distribution(optuna, one) for one in dimensions}
+            chosen = _sampler(optuna, dimensions, sampler, seed, several)
+            self._study = optuna.create_study(direction=direction, sampler=chosen)
+        self._running: dict[int, Any] = {}
+        self._copy: _Copy | None = None
+
+    def propose(self, count: int) -> dict[int, dict[str, str]]:
+        """The next `count` trials: by number, the text of each key."""
+        with _quiet():
+            trials = [self._study.ask(self._distributions) for _ in range(count)]
+        self._running |= {trial.number: trial for trial in trials}
+        return {trial.number: self._texts(trial.params) for trial in trials}
+
+    def report(self, number: int, value: float | None) -> None:
+        """Report the value of a trial, None when it failed. Raises StorageError when a copy cannot be written."""
+        with _quiet() as optuna:
+            state = optuna.trial.TrialState.FAIL if value is None else None
+            trial = self._study.tell(self._running.pop(number), value, state=state)
+            if self._copy is not None:
+                self._copy.add(trial)
+
+    def copy_to(self, file: Path, name: str, reported: int) -> None:
+        """From now on also write trials to a file in Optuna's journal format, for its tools.
+
+        A study of this name in the file may have at most the `reported` trials. Raises ConfigError when it has more,
+        DataError, StorageError.
+        """
+        with _quiet() as optuna:
+            self._copy = _Copy(optuna, file, name, self._study.direction)
+        if self._copy.length > reported:
+            hint = "hydra.sweeper.study_name gives this study another name"
+            raise ConfigError("a study of this name is there already", file=file, value=name, hint=hint)
+
+    def _texts(self, params: Mapping[str, Any]) -> dict[str, str]:
+        return {key: self._dimensions[key].text(value) for key, value in params.items()}
+
+
+class _Copy:
+    """A study in a file, which is written and never read."""
+
+    def __init__(self, optuna: Any, file: Path, name: str, direction: Any) -> None:
+        self._file = file
+        with self._storing():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            journal = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(file)))
+            study = optuna.create_study(storage=journal, study_name=name, direction=direction, load_if_exists=True)
+            self._study, self.length = study, len(study.trials)
+
+    def add(self, trial: Any) -> None:
+        """Add a trial, unless it was added before the search was resumed."""
+        if trial.number >= self.length:
+            with self._storing():
+                self._study.add_trial(trial)
+
+    @contextmanager
+    def _storing(self) -> Iterator[None]:
+        try:
+            with storage_errors("cannot write the study", self._file):
+                yield
+        except (ValueError, KeyError) as reason:
+            raise DataError("not a journal of Optuna", file=self._file, reason=reason) from None
+
+
+def _distribution(optuna: Any, one: Dimension) -> Any:
+    kinds = optuna.distributions
+    if isinstance(one, Choice):
+        return kinds.CategoricalDistribution(one.texts)
+    if one.integral:
+        return kinds.IntDistribution(int(one.low), int(one.high), log=one.log, step=int(one.step or 1))
+    return kinds.FloatDistribution(one.low, one.high, log=one.log, step=one.step)
+
+
+def _sampler(optuna: Any, dimensions: Sequence[Dimension], name: str, seed: int, several: bool) -> Any:
+    kinds = optuna.samplers
+    if name == "grid":
+        sampler = kinds.GridSampler({one.key: one.points() for one in dimensions}, seed=seed)
+        vars(sampler)["after_trial"] = lambda *_: None  # it would stop Optuna's own loop, which does not run here
+        return sampler
+    return kinds.RandomSampler(seed=seed) if name == "random" else kinds.TPESampler(seed=seed, constant_liar=several)
+
+
+@contextmanager
+def _quiet() -> Iterator[Any]:
+    """Optuna's module, inside without its log and warnings, which are about experimental and deprecated names."""
+    optuna = importlib.import_module("optuna")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        before = optuna.logging.get_verbosity()
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        try:
+            yield optuna
+        finally:
+            optuna.logging.set_verbosity(before)
+
+
+# The sweeper behind `hydra/sweeper=optuna`: gets proposals from a study, launches them, and reports their values.
 
 
 @dataclass(frozen=True)

@@ -11,18 +11,49 @@ from runner.config.commands import CommandLine
 from runner.config.gate import link_errors
 from runner.config.groups import search as search_space
 from runner.errors import ConfigError, RunnerError, raise_all
-from runner.experiment import code, launch, output_directories
+from runner.experiment import launch, manifest, output_directories
+from runner.experiment.launch import LOCK_FILE
 from runner.experiment.manifest import config_hash, relevant_versions
-from runner.experiment.status import LOCK_FILE
-from runner.experiment.sweep import best, journal
-from runner.experiment.sweep.cluster import queued_jobs, refuse_other_launcher
-from runner.experiment.sweep.controller import DIED, SweepController, key_of
-from runner.experiment.sweep.hydra_plan import SweepPlan, plan
-from runner.experiment.sweep.state import Outcome, SweepState, refuse_changes, settle
-from runner.experiment.sweep.table import show
+from runner.experiment.sweep import journal
+from runner.experiment.sweep.controller import DIED, SweepController, key_of, show
+from runner.experiment.sweep.journal import Outcome, SweepState, refuse_changes, relative, settle, varying
+from runner.experiment.sweep.launchers import queued_jobs, refuse_other_launcher
+from runner.experiment.sweep.plan import SweepPlan, plan
 from runner.host import files
+from runner.host.files import write_json
 from runner.host.machine import packages
 from runner.host.process import stopped_by_signals
+
+# The best job of a search, printed below the table and written to `best.json`.
+
+NAME = "best.json"
+
+
+def best(outcomes: Sequence[Outcome], search: Mapping[str, Any]) -> Outcome | None:
+    """The job with the best value of the metric (the first of equal ones); None when no job has a value."""
+    metric, sign = str(search["metric"]), -1 if search["direction"] == "maximize" else 1
+    ranked = [(sign * value, one.number, one) for one in outcomes if (value := one.value(metric)) is not None]
+    return min(ranked, key=lambda found: found[:2])[2] if ranked else None
+
+
+def sentence(found: Outcome, outcomes: Sequence[Outcome], search: Mapping[str, Any]) -> str:
+    """A line with the job's number, its value, and the overrides that not all jobs share."""
+    metric = str(search["metric"])
+    own = varying([one.overrides for one in outcomes])
+    return " ".join(
+        [f"best: job {found.number}, {metric} {found.value(metric):.4f} ", *filter(own.__contains__, found.overrides)]
+    )
+
+
+def write(folder: Path, found: Outcome, search: Mapping[str, Any]) -> None:
+    """Write `best.json` into the folder of the sweep. Raises StorageError."""
+    metric = str(search["metric"])
+    path = found.folder and relative(found.folder, folder)
+    job = {"job": found.number, "folder": path, "overrides": list(found.overrides)}
+    write_json(folder / NAME, {"metric": metric, "direction": search["direction"], "value": found.value(metric), **job})
+
+
+# Runs a sweep from its first job to its table, and resumes one that was interrupted.
 
 MAY_CHANGE = ("sweep.", "hydra.launcher.", "hydra/launcher", "hydra.sweeper.n_trials")
 
@@ -47,7 +78,7 @@ def start(call: CommandLine) -> list[Outcome]:
         with files.locked(folder / LOCK_FILE):
             config = _base(sweep_plan)
             values = {"call": _call_values(call), "config": config, "config_sha256": config_hash(config)}
-            values |= {code.HASHES: code.hashes(loaded_files()), **code.given()}
+            values |= {manifest.HASHES: manifest.hashes(loaded_files()), **manifest.given()}
             journal.append(folder, "sweep", version=journal.VERSION, **values, threads=sweep_plan.shares.threads)
             return _run_jobs(sweep_plan, folder, force=False)
 
@@ -67,11 +98,11 @@ def resume(
     call = _resumed_call(state.header["call"], lines)._replace(code=tuple(given_code))
     with stopped_by_signals(), files.locked(folder / LOCK_FILE):
         state.update()  # rows written before the lock was acquired
-        with code.naming_code_of(folder, state.header):
+        with manifest.naming_code_of(folder, state.header):
             sweep_plan = plan(call, resumed=True)
-            found = code.hashes(loaded_files())
+            found = manifest.hashes(loaded_files())
             if not force and state.code is not None:
-                code.refuse_change("the code of the sweep has changed", state.code, found)
+                manifest.refuse_change("the code of the sweep has changed", state.code, found)
         if not force:
             refuse_changes("the config of the sweep has changed", state.header["config"], _base(sweep_plan))
         done = state.done()
@@ -79,7 +110,7 @@ def resume(
         queued = {} if force else queued_jobs(submitted)
         refuse_other_launcher(str(sweep_plan.master.hydra.launcher._target_), queued)
         settle(state, [number for number in state.started if number not in {*state.ended, *queued}], DIED)
-        journal.append(folder, "resume", overrides=list(lines), **{code.HASHES: found})
+        journal.append(folder, "resume", overrides=list(lines), **{manifest.HASHES: found})
         return _run_jobs(sweep_plan, folder, force, queued)
 
 
@@ -105,10 +136,10 @@ def _run_jobs(
 
 def _report_best(outcomes: Sequence[Outcome], state: SweepState) -> None:
     search = state.search or {}
-    found = best.best(outcomes, search)
+    found = best(outcomes, search)
     if found is not None:
-        best.write(state.folder, found, search)
-        print(best.sentence(found, outcomes, search))  # noqa: T201
+        write(state.folder, found, search)
+        print(sentence(found, outcomes, search))  # noqa: T201
 
 
 def _raise_failed(outcomes: Sequence[Outcome], folder: Path) -> None:

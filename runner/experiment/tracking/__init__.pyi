@@ -1,4 +1,4 @@
-from runner.experiment.tracking.attach import (
+from runner.experiment.tracking.tracking import (
     TrackedRun as TrackedRun,
     tracked as tracked,
     with_tracking as with_tracking,

@@ -103,7 +103,7 @@ def _failed(name: str, error: BaseException, began: float) -> JUnitCase:
 
 
 def _job(outcome: Any) -> JUnitCase:
-    """The case of a `runner.experiment.sweep.state.Outcome`."""
+    """The case of a `runner.experiment.sweep.journal.Outcome`."""
     name = f"{outcome.number}: {' '.join(outcome.overrides)}"
     if outcome.status == "missing":
         return JUnitCase(name, is_skipped=True)

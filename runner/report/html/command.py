@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from runner.errors import ConfigError, RunnerError, nearest
 from runner.experiment.sweep import journal
-from runner.experiment.sweep.best import best, sentence
-from runner.experiment.sweep.state import SweepState
+from runner.experiment.sweep.journal import SweepState
+from runner.experiment.sweep.sweep import best, sentence
 from runner.host import files
 from runner.host.files import real_path
 from runner.report.html import pair_page, run_page, sweep_page

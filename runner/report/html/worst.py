@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from runner.errors import DataError, StorageError
-from runner.experiment.results.worst_predictions import COUNT, FILE, FOLDER, image_name
+from runner.experiment.results.results import COUNT, FILE, FOLDER, image_name
 from runner.host import files, json, png
 from runner.host.console import visible
 from runner.report.html.markup import Markup, concat, number, table, tag

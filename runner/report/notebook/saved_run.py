@@ -11,7 +11,7 @@ import numpy as np
 
 from runner import nn
 from runner.errors import ConfigError
-from runner.experiment.predictor import trained_network
+from runner.experiment.predict import trained_network
 from runner.experiment.sweep import journal
 from runner.host import files
 from runner.host.ownership import directories_of

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from runner.errors import BusyError, ConfigError, RunnerError, StorageError, some
-from runner.experiment.status import LOCK_FILE
+from runner.experiment.launch import LOCK_FILE
 from runner.host import files
 from runner.host.console import visible
 from runner.host.files import real_path, remove_directory, remove_leftovers

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from runner.errors import ConfigError, RunnerError, nearest
-from runner.experiment.status import LOCK_FILE
+from runner.experiment.launch import LOCK_FILE
 from runner.experiment.sweep import journal
 from runner.host import files, json
 from runner.host.files import real_path

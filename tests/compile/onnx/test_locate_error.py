@@ -17,7 +17,7 @@ from runner.core.operators import Primitive, primitive
 from runner.core.tracer import trace
 from runner.device import Device
 from runner.errors import DeviceError, InternalError, RunnerError, ShapeError, TrainingError
-from runner.experiment.graphs import FailedGraph
+from runner.experiment.observers import FailedGraph
 from runner.observe.graph.folder import FAILED
 from runner.types import TensorType
 

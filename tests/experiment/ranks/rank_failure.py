@@ -14,12 +14,12 @@ from runner import cli
 from runner.communication.world import launched
 from runner.dataset.pipeline import Dataset
 from runner.errors import StorageError
-from runner.experiment.ranks import synchronize
+from runner.experiment.ranks import start_up
 
 
 def fail_at(step: int, kind: str) -> None:
     """From now on this rank fails when it has made so many steps."""
-    usual = synchronize.SynchronizeSignals.step_end
+    usual = start_up.SynchronizeSignals.step_end
 
     def step_end(self, run_context):
         if run_context.original_args().cur_step_num == step:
@@ -33,7 +33,7 @@ def fail_at(step: int, kind: str) -> None:
         if kind == "late SIGINT" and run_context.original_args().cur_step_num == step:
             os.kill(os.getpid(), signal.SIGINT)  # the ranks have just agreed that nothing has happened
 
-    synchronize.SynchronizeSignals.step_end = step_end
+    start_up.SynchronizeSignals.step_end = step_end
 
 
 def spoil_at(step: int, kind: str) -> None:

@@ -8,7 +8,7 @@ from runner import cli
 from runner.communication.world import launched
 from runner.errors import DataError
 from runner.experiment import run
-from runner.experiment.ranks import follower
+from runner.experiment.ranks import group
 
 
 def stop(*_: object) -> None:
@@ -27,7 +27,7 @@ def fail(*_: object) -> None:
 if __name__ == "__main__":
     kind, *words = sys.argv[1:]
     if launched()[0] == 1:
-        follower.build = {"stop": stop, "miss": miss, "fail": fail, "usual": follower.build}[kind]
+        group.build = {"stop": stop, "miss": miss, "fail": fail, "usual": group.build}[kind]
     if launched()[0] == 0 and kind == "usual":
         run.build = fail
     sys.exit(cli.main(words))

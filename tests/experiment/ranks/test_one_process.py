@@ -17,7 +17,7 @@ from runner.core.tracer import trace
 from runner.core.values import Parameter, Tensor
 from runner.dataset import NumpySlicesDataset
 from runner.errors import ConfigError, TrainingError
-from runner.experiment.ranks import synchronize
+from runner.experiment.ranks import start_up
 from runner.nn.steps import EagerStep, GraphStep
 from runner.nn.wrap import DistributedGradReducer
 from runner.observe.dump.dumper import FirstFailure
@@ -387,7 +387,7 @@ def test_runs_that_stand_alone_load_nothing_of_it():
     for name in (
         "mpi4py",
         "runner.experiment.ranks.group",
-        "runner.experiment.ranks.follower",
+        "runner.experiment.ranks.group",
     ):
         assert f"'{name}'" not in out.stdout
     assert "'runner.experiment.launch'" in out.stdout
@@ -407,7 +407,7 @@ class Cards(Several):
 def test_some_ranks_cannot_dump_without_the_others(monkeypatch, dumps):
     monkeypatch.setattr(world, "_present", [Cards(2)])
     with pytest.raises(ConfigError) as caught:
-        synchronize.check_all_or_none(dumps)
+        start_up.check_all_or_none(dumps)
     without = "0" if dumps else "1"
     assert (caught.value.rows["key"], caught.value.rows["without"]) == ("dump.support_device", without)
 

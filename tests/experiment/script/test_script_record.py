@@ -15,7 +15,7 @@ from tables import table
 import runner
 from runner import cli
 from runner.errors import BusyError, ConfigError, DataError, RunnerError, StorageError, TrainingError
-from runner.experiment.script import command
+from runner.experiment import script as command
 from runner.host import files
 from runner.train.checkpoint import state
 
@@ -232,7 +232,7 @@ def test_code_without_a_file(tmp_path):
 
 
 def not_resumed(folder: Path, text: str, *words: str) -> int:
-    from runner.experiment.script import resume
+    from runner.experiment import script as resume
 
     with pytest.raises(ConfigError) as caught:
         resume.startable(folder, words, force=False)
@@ -257,7 +257,7 @@ def edited(folder: Path, **values) -> None:
 
 
 def test_only_what_this_user_recorded_is_started(recorded, monkeypatch, tmp_path):
-    from runner.experiment.script import resume
+    from runner.experiment import script as resume
 
     assert resume.startable(recorded, [], force=False).words[1:] == ("--rate", "0.1")
     original = (recorded / command.SCRIPT_FILE).read_text()

@@ -18,7 +18,7 @@ from sweep_runs import TINY, rows, sweep_state, swept
 
 from runner import cli
 from runner.errors import ConfigError, StorageError
-from runner.experiment.sweep import cluster, slurm_queue, sweep
+from runner.experiment.sweep import launchers, sweep
 from runner.experiment.sweep.journal import append
 
 needs_submitit = pytest.mark.skipif(find_spec("submitit") is None, reason="needs hydra-submitit-launcher")
@@ -38,25 +38,25 @@ def squeue(tmp_path, monkeypatch):
     script.chmod(0o755)
     (folder / "listed").write_text("")
     monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
-    monkeypatch.setattr(cluster, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(launchers, "POLL_SECONDS", 0.01)
     return folder
 
 
 def test_the_ids_of_the_queue(squeue):
-    assert slurm_queue.listed() == frozenset()
+    assert launchers.listed_jobs() == frozenset()
     (squeue / "listed").write_text("12_0\n12_3\n7\n")
-    assert slurm_queue.listed() == {"12_0", "12_3", "7"}
+    assert launchers.listed_jobs() == {"12_0", "12_3", "7"}
     assert (squeue / "calls").read_text().splitlines()[0] == f"--noheader --array --format=%i --user={os.getuid()}"
 
 
 def test_a_queue_that_cannot_be_read(squeue, monkeypatch):
     (squeue / "broken").touch()
     with pytest.raises(StorageError) as caught:
-        slurm_queue.listed()
+        launchers.listed_jobs()
     assert caught.value.rows["reason"] == "slurm_load_jobs error: no contact"
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(ConfigError) as missing:
-        slurm_queue.listed()
+        launchers.listed_jobs()
     assert missing.value.rows["missing"] == "squeue"
     assert "--force" in missing.value.rows["hint"]
 
@@ -113,7 +113,7 @@ def test_a_resumed_sweep_waits_for_its_jobs_in_the_queue(tmp_path, squeue, monke
         append(Path("mine"), "end", job=1, folder="1", status="ok", exit_code=0, loss=0.5, metrics={})
         return frozenset()
 
-    monkeypatch.setattr(slurm_queue, "listed", listed)
+    monkeypatch.setattr(launchers, "listed_jobs", listed)
     found = sweep.resume(Path("mine"), ["hydra/launcher=submitit_slurm"])
     assert [(one.status, one.loss) for one in found][1] == ("ok", 0.5)
     assert "waiting for jobs in Slurm's queue: 1 (7_1)" in capsys.readouterr().out
@@ -127,7 +127,7 @@ def test_a_job_that_vanishes_from_the_queue_was_killed(tmp_path, squeue, monkeyp
     append(Path("mine"), "start", job=1, folder="1", pid=1)
     (Path("mine") / "1/status.json").write_text('{"status": "running"}')
     answers = iter([frozenset({"7_1"}), frozenset({"7_1"}), frozenset()])
-    monkeypatch.setattr(slurm_queue, "listed", lambda: next(answers))
+    monkeypatch.setattr(launchers, "listed_jobs", lambda: next(answers))
     with pytest.raises(sweep.SweepError):
         sweep.resume(Path("mine"), ["hydra/launcher=submitit_slurm"])
     assert sweep_state(Path("mine")).outcome(1).status == "killed"

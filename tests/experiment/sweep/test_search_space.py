@@ -15,9 +15,9 @@ from runner.config.groups import search
 from runner.config.groups.entries import BUILT_IN
 from runner.config.groups.search import Choice, Number, SearchSettings, space
 from runner.errors import ConfigError
-from runner.experiment.sweep.best import best
-from runner.experiment.sweep.hydra_plan import plan
-from runner.experiment.sweep.state import Outcome
+from runner.experiment.sweep.journal import Outcome
+from runner.experiment.sweep.plan import plan
+from runner.experiment.sweep.sweep import best
 from runner.nn.metrics.base import direction_of
 
 OPTUNA = "hydra/sweeper=optuna"

@@ -18,7 +18,7 @@ from sweep_runs import rows
 from runner.config.commands import CommandLine
 from runner.config.compose import compose
 from runner.experiment.sweep import journal
-from runner.experiment.sweep.job import Job
+from runner.experiment.sweep.controller import Job
 
 NAMES = {
     "pool": "",

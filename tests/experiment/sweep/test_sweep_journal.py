@@ -9,7 +9,7 @@ import pytest
 from runner.errors import ConfigError, DataError, StorageError
 from runner.experiment.sweep import journal, pool
 from runner.experiment.sweep.controller import SweepController
-from runner.experiment.sweep.state import SweepState, settle
+from runner.experiment.sweep.journal import SweepState, settle
 from runner.host import files
 
 START = {"job": 0, "folder": "0"}

@@ -13,8 +13,8 @@ from runner.config.compose import CommandLine
 from runner.errors import ConfigError, TrainingError
 from runner.experiment import run as experiment
 from runner.experiment.resume import resume
-from runner.experiment.sweep import hydra_launchers, sweep
-from runner.experiment.sweep.hydra_plan import plan
+from runner.experiment.sweep import launchers, sweep
+from runner.experiment.sweep.plan import plan
 from runner.host import files
 from runner.host.machine import usable_cores
 
@@ -288,13 +288,13 @@ def test_a_job_that_cannot_be_composed(ran, place, launcher, capfd):
     ],
 )
 def test_cores_are_divided(place, monkeypatch, words, expected):
-    monkeypatch.setattr(hydra_launchers, "usable_cores", lambda: 8)
+    monkeypatch.setattr(launchers, "usable_cores", lambda: 8)
     made = plan(CommandLine(words)).shares
     assert (made.at_once, made.threads) == expected
 
 
 def test_jobs_get_their_threads_unless_they_say_how_many(ran, place, monkeypatch):
-    monkeypatch.setattr(hydra_launchers, "usable_cores", lambda: 8)
+    monkeypatch.setattr(launchers, "usable_cores", lambda: 8)
     swept(Path("mine"), "device.threads=0,3", "seed=1,2", POOL)
     threads = [json.loads((place / f"mine/{job}/config.json").read_text())["device"]["threads"] for job in range(4)]
     assert threads == [2, 2, 3, 3]

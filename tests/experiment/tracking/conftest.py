@@ -3,9 +3,9 @@
 import pytest
 from patience import PATIENCE
 
-from runner.experiment.tracking import follower
+from runner.experiment.tracking import tracking
 
 
 @pytest.fixture(autouse=True)
 def _patient_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follower, "LAST_SECONDS", PATIENCE)
+    monkeypatch.setattr(tracking, "LAST_SECONDS", PATIENCE)

@@ -12,8 +12,8 @@ from tracking_runs import ROOT, points, said, words
 import runner
 from runner.config.groups import services
 from runner.experiment.resume import resume
-from runner.experiment.tracking import attach, follower
-from runner.experiment.tracking.points import Tail, of_row, of_summary
+from runner.experiment.tracking import tracking
+from runner.experiment.tracking.tracking import Tail, of_row, of_summary
 
 
 class Memory:
@@ -61,7 +61,7 @@ def followed(monkeypatch):
     monkeypatch.setattr(services, "_is_installed", lambda name: True)
 
     def by(memory: Memory) -> Memory:
-        monkeypatch.setattr(attach, "_tracker", lambda request: memory)
+        monkeypatch.setattr(tracking, "_tracker", lambda request: memory)
         return memory
 
     return by
@@ -99,7 +99,7 @@ def test_a_tracker_that_fails_gets_no_more_rows_and_the_run_continues(tmp_path, 
 
 
 def test_a_tracker_that_hangs_is_left_behind(tmp_path, followed, monkeypatch, caplog):
-    monkeypatch.setattr(follower, "LAST_SECONDS", 0.1)
+    monkeypatch.setattr(tracking, "LAST_SECONDS", 0.1)
     memory = followed(Memory(fails="add_points hangs"))
     summary = runner.run(words(tmp_path / "run", "tensorboard", "mode=graph"))
     assert summary["tracking"]["reason"] == "no answer for 0.1 seconds"

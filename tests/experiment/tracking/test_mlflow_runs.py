@@ -147,7 +147,7 @@ def test_a_run_that_ends_early(uri, tmp_path, monkeypatch, error, status):
 
 
 def test_a_locked_database_does_not_end_the_run(uri, database, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("runner.experiment.tracking.mlflow.PAUSE", 0.0)
+    monkeypatch.setattr("runner.experiment.tracking.tracking.PAUSE", 0.0)
     usual, holding = MetricsJournal.step_end, []
 
     def step_end(self, run_context):
@@ -157,7 +157,7 @@ def test_a_locked_database_does_not_end_the_run(uri, database, tmp_path, monkeyp
             holding[0].execute("BEGIN EXCLUSIVE")
 
     monkeypatch.setattr(MetricsJournal, "step_end", step_end)
-    monkeypatch.setattr("runner.experiment.tracking.follower.LAST_SECONDS", 0.5)
+    monkeypatch.setattr("runner.experiment.tracking.tracking.LAST_SECONDS", 0.5)
     with caplog.at_level(logging.WARNING, "runner"):
         summary = runner.run(words(tmp_path / "run", "mlflow", f"tracking.uri={uri}"))
     holding[0].close()

@@ -38,9 +38,8 @@ from runner.config.read import display_path
 from runner.config.schema import RunConfig, RunRequest
 from runner.config.source import SEARCH
 from runner.errors import ConfigError, collect_errors, raise_all
-from runner.experiment.sweep import hydra_launchers as launchers
-from runner.experiment.sweep.check import check_sweep, recorded_keys
-from runner.experiment.sweep.controller import SweepController
+from runner.experiment.sweep import launchers
+from runner.experiment.sweep.controller import SweepController, check_sweep, recorded_keys
 from runner.experiment.sweep.pool import show_in
 from runner.experiment.sweep.search import Searcher, prepared
 

@@ -1,22 +1,118 @@
-"""`eval/worst.json`: the samples of an evaluation whose true class has the lowest probability, and their images.
+"""`model/network.onnx` and `model/predict.onnx`: the trained network for other programs."""
 
-Of each batch only the candidates among the COUNT worst are kept; samples are read again at the end, by their visits.
-"""
-
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from runner import __version__
+from runner.dataset.batches import facts_of
+from runner.dataset.column import Column, sample_type
+from runner.dataset.order import Visits
 from runner.dataset.pipeline import Dataset
-from runner.experiment.results.thumbnails import thumbnails
+from runner.errors import ConfigError
+from runner.experiment.build import Experiment
 from runner.host import png
-from runner.host.console import as_unicode
-from runner.host.files import make_directory, remove, storage_errors, write_json, write_whole
+from runner.host.console import LOG, as_unicode
+from runner.host.files import make_directory, remove, storage_errors, write_atomically, write_json, write_whole
+from runner.host.png import MAX_SIDE
 from runner.nn.metrics.base import without_units
 from runner.ops.activation import Softmax
+from runner.train import onnx_export
 from runner.train.callback import Callback, RunContext
+
+
+def write_networks(experiment: Experiment, folder: Path) -> None:
+    """Write the network in inference mode with its weights, and a second time with the preprocessing of the test split.
+
+    The second file is left out, with a warning, when a transform has no operators, or wrong ones.
+    """
+    target = make_directory(folder / "model")
+    metadata = metadata_of(experiment.test_data)
+    types = experiment.train_data.column_types()[:-1]
+    write_atomically(target / "network.onnx", experiment.model.export(types, metadata))
+    try:
+        write_atomically(target / "predict.onnx", _predictor(experiment, types[0].shape[0], metadata))
+    except ConfigError as error:
+        LOG.warning("model/predict.onnx is not written: %s", error)
+        remove(target / "predict.onnx")  # of the run before it was resumed
+
+
+def metadata_of(data: Dataset) -> dict[str, str]:
+    """The metadata of exported networks: version, preprocessing, and how files become rows."""
+    metadata = {"runner": __version__, "preprocessing": json.dumps(onnx_export.describe(data), default=str)}
+    if data.preprocessing is not None:
+        metadata["reader"] = json.dumps(data.preprocessing.as_json())
+    if data.class_names is not None:
+        metadata["class_names"] = json.dumps(list(data.class_names))
+    return metadata
+
+
+def _predictor(experiment: Experiment, batch_size: int, metadata: dict[str, str]) -> bytes:
+    classes = facts_of(experiment.train_data).get("num_classes")
+    return onnx_export.predictor(experiment.model, experiment.test_data, batch_size, metadata, classes)
+
+
+# Small pictures of samples whose input is an image.
+
+CHANNELS = (1, 3)
+
+
+def thumbnails(data: Dataset, visits: np.ndarray) -> list[np.ndarray] | None:
+    """A picture of each visit, uint8 [H, W, 1 or 3] with sides of at most MAX_SIDE; None if no input is an image.
+
+    An input is an image if its samples have three axes, of which the first or the last has length 1 or 3. Where the
+    source has bytes [H, W, 1 or 3], these are the pixels; otherwise the values of the input, rescaled to 0..255.
+    """
+    for column in data.columns[:-1]:
+        if (axis := _channel_axis(column.sample.shape)) is not None:
+            return [_reduced(_picture(column, visit, axis)) for visit in visits]
+    return None
+
+
+def _channel_axis(shape: tuple[int, ...]) -> int | None:
+    if len(shape) != 3 or 0 in shape:
+        return None
+    return next((axis for axis in (0, 2) if shape[axis] in CHANNELS), None)
+
+
+def _picture(column: Column, visit: np.generic, axis: int) -> np.ndarray:
+    """uint8 [H, W, C] of one visit: inputs may be large."""
+    visits, stored = Visits.of(np.atleast_1d(visit), len(column.source)), sample_type(column.source)
+    if stored.dtype.numpy == np.uint8 and _channel_axis(stored.shape) is not None and stored.shape[2] in CHANNELS:
+        picture: np.ndarray = column.source.take(visits.rows, axis=0)[0]
+        return picture
+    return _rescaled(np.moveaxis(column.fetch(visits)[0], axis, -1).astype(np.float64))
+
+
+def _rescaled(values: np.ndarray) -> np.ndarray:
+    """The smallest finite value becomes 0 and the largest 255; what is not finite becomes 0."""
+    finite = np.isfinite(values)
+    low, high = (values[finite].min(), values[finite].max()) if finite.any() else (0.0, 0.0)
+    scale = 255.0 / (high - low) if high > low else 0.0
+    return np.rint(np.where(finite, values - low, 0.0) * scale).astype(np.uint8)
+
+
+def _reduced(picture: np.ndarray) -> np.ndarray:
+    """The means of equal blocks, so that the longer side has at most MAX_SIDE pixels."""
+    longest = max(picture.shape[:2])
+    if longest <= MAX_SIDE:
+        return picture
+    values = picture.astype(np.float64)
+    for axis in (0, 1):
+        length = values.shape[axis]
+        starts = np.arange(count := max(1, length * MAX_SIDE // longest)) * length // count
+        sums = np.add.reduceat(values, starts, axis=axis)
+        sizes = np.diff(np.append(starts, length))
+        values = sums / np.expand_dims(sizes, [other for other in range(3) if other != axis])
+    return np.rint(values).astype(np.uint8)
+
+
+# `eval/worst.json`: the samples of an evaluation whose true class has the lowest probability, and their images.
+#
+# Of each batch only the candidates among the COUNT worst are kept; samples are read again at the end, by their visits.
 
 FOLDER, FILE, IMAGES = "eval", "worst.json", "worst"
 COUNT = 16

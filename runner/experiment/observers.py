@@ -1,0 +1,164 @@
+"""The tuning of a run: from its config to a model with the fastest training steps on this machine."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from runner import compile as compiler
+from runner.communication.world import process_number
+from runner.config.groups import services
+from runner.config.schema import RunConfig, RunRequest
+from runner.core.graph import Graph, GraphObserver, GraphObservers
+from runner.device import Device
+from runner.errors import ConfigError
+from runner.experiment.build import Experiment
+from runner.experiment.output_directories import place
+from runner.host.console import LOG
+from runner.host.files import make_directory, write_atomically, write_json
+from runner.host.json import read_optional
+from runner.nn.cell import Cell
+from runner.observe import graph as files, profile
+from runner.ops.random import COUNTER
+from runner.train import profile as profiler
+from runner.train.callback import Callback, RunContext
+
+
+def tune(config: RunConfig, experiment: Experiment, folder: Path, resume: bool) -> None:
+    """Tune the training steps as `session.auto_tune_mode` requests, and print the tuning.
+
+    A resumed run keeps the tuning in its manifest, so that its results are bit-identical. Raises what compiling and the
+    device raise.
+    """
+    reason = _reason_not_to_tune(config)
+    if reason:
+        LOG.warning("session.auto_tune_mode has no effect: %s", reason)
+        return
+    report = _from_manifest(folder) if resume else None
+
+    def tuned(cell: Cell, device: Device) -> Device:
+        nonlocal report
+        if report is None:
+            with closing(experiment.train_data.read(0)) as batches:
+                arrays = next(batches)
+            modes = str(config.session.auto_tune_mode).split(",")
+            report = compiler.find_tuning(cell.compute, arrays, device, modes, config.session.auto_tune_seconds)
+        return replace(device, tuning=compiler.parse_tuning(report["tuning"]))
+
+    experiment.model.tune(tuned)
+    assert report is not None  # set by `tuned`
+    experiment.tuning = report
+    for line in compiler.report_lines(report):
+        print(line)  # noqa: T201  the summary
+
+
+def _reason_not_to_tune(config: RunConfig) -> str | None:
+    if config.mode == "pynative":
+        return "PyNative mode has one kernel for each operator"
+    return f"a {config.device.target} chooses its own kernels" if config.device.target != "CPU" else None
+
+
+def _from_manifest(folder: Path) -> dict[str, Any] | None:
+    """The tuning of the resumed run; None, with a warning, when its manifest has none."""
+    report: Any = read_optional(folder / "manifest.json").get("tuning")
+    try:
+        compiler.parse_tuning(report["tuning"])
+    except (KeyError, TypeError, ConfigError):
+        LOG.warning("%s has no tuning of the run in its manifest: later results may differ in the last digits", folder)
+        return None
+    return dict(report)
+
+
+# The profile of a run: the profiler of its model, or the times of a single operator.
+
+
+def settings(request: RunRequest) -> profile.ProfileSettings:
+    """The profile settings of a checked run that requests a profile. Creates the folder of its files.
+
+    Raises StorageError, and ConfigError or ConfigErrors when a folder has changed since the config was checked.
+    """
+    config = request.config
+    chosen = services.profiling_settings(
+        config.profiling, config.session, request.folder, process_number(config.device.card)
+    )
+    return replace(chosen, result_path=place(request.directories, chosen.result_path)).with_folder()
+
+
+def attach(request: RunRequest, experiment: Experiment) -> None:
+    """Measure the operator of `op_trace`, or attach a profiler to the model. Raises ConfigError and StorageError."""
+    chosen = settings(request)
+    if chosen.op_trace:
+        _trace_operator(chosen, chosen.op_trace, experiment)
+    else:
+        experiment.model.profiler = profiler.profiler_from_settings(
+            chosen, experiment.model.mode, experiment.model.device
+        )
+
+
+def _trace_operator(chosen: profile.ProfileSettings, op_trace: str, experiment: Experiment) -> None:
+    """Measure a single operator in both modes."""
+    model = experiment.model
+    try:
+        found = profiler.find_operator(op_trace, model.train_network, experiment.train_data.column_types())
+    except ConfigError as error:
+        error.rows["key"] = chosen.keys.get("op_trace", "op_trace")
+        raise
+    timings = profiler.measure_in_both_modes(found, model.device)
+    write_json(chosen.result_path / f"op_trace_{chosen.device_id}.json", profile.single_op.report(found, timings))
+    for line in profile.single_op.lines(found, timings):
+        print(line)  # noqa: T201  the summary
+
+
+# The graph files of a run: all stages with `save_graphs`, compiled models with `op_debug_level`, and failed graphs.
+
+
+class FailedGraph(GraphObserver):
+    """Writes only a graph that failed: `analyze_fail.ir`, as far as it was traced."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def failed(self, graph: Graph) -> None:
+        files.write_failed(self.folder, graph)
+
+
+def graph_observer(request: RunRequest) -> GraphObserver:
+    """The observer of the graphs of a run.
+
+    Raises ConfigError when a path is a file, StorageError when it cannot be written.
+    """
+    config, folder = request.config, request.folder
+    observer: GraphObserver = FailedGraph(folder)
+    if config.save_graphs:
+        path = place(request.directories, folder.absolute() / config.save_graphs_path)
+        observer = files.GraphFolder(path, folder, replaces=request.resume)
+    if not config.session.op_debug_level:
+        return observer
+    return GraphObservers(observer, compiler.KernelMeta(folder / "kernel_meta", config.session.op_debug_level))
+
+
+# The file of the training step that every run in graph mode writes.
+
+
+class StepGraphWriter(Callback):
+    """Writes the step graph with the initial values after the first step, behind the callbacks that report its loss."""
+
+    def __init__(self, experiment: Experiment, folder: Path) -> None:
+        self.experiment, self.path = experiment, folder / "model" / "train_step.onnx"
+        self.start = {p.name: p.array for p in experiment.model.train_network.get_parameters()}
+
+    def begin(self, run_context: RunContext) -> None:
+        # No parameter of the network, but of a step that draws random numbers.
+        step = run_context.original_args().cur_step_num
+        self.start[COUNTER.parameter.name] = COUNTER.of_steps(step, 1).reshape(())
+
+    def step_end(self, run_context: RunContext) -> None:
+        if self.start and self.experiment.model.programs and not self.path.exists():
+            columns = self.experiment.train_data.get_col_names()
+            graph = self.experiment.model.programs[0].graph
+            content = compiler.standalone_step(graph, columns, ("loss",), self.start)
+            make_directory(self.path.parent)
+            write_atomically(self.path, content)
+        self.start = {}
