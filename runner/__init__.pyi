@@ -22,8 +22,12 @@ from runner.mindspore.model_export import export as export
 from runner.nn.steps import ms_function as ms_function
 from runner.ops.print_file import parse_print as parse_print, print_entries as print_entries
 from runner.register import key as key
-from runner.report.notebook.comparison import RunComparison as RunComparison
-from runner.report.notebook.saved_run import SavedRun as SavedRun, compare_runs as compare_runs, load_run as load_run
+from runner.report.notebook import (
+    RunComparison as RunComparison,
+    SavedRun as SavedRun,
+    compare_runs as compare_runs,
+    load_run as load_run,
+)
 from runner.train import Model as Model
 from runner.train.amp import build_train_network as build_train_network
 from runner.train.checkpoint import (

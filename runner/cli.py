@@ -42,10 +42,10 @@ def _ls() -> Handler:
 
     def handle(args: argparse.Namespace) -> int:
         if args.folder in PLURALS:
-            from runner.report import list_entries
+            from runner.report import commands as list_entries
 
-            return list_entries.main(args)
-        from runner.report.runs import list_runs
+            return list_entries.list_entries(args)
+        from runner.report.runs import list as list_runs
 
         return list_runs.main(args)
 
@@ -53,9 +53,9 @@ def _ls() -> Handler:
 
 
 def _rm() -> Handler:
-    from runner.report.runs import remove_runs
+    from runner.report.runs import folders
 
-    return remove_runs.main
+    return folders.main
 
 
 def _watch() -> Handler:
@@ -77,9 +77,9 @@ def _eval() -> Handler:
 
 
 def _predict() -> Handler:
-    from runner.report import predict
+    from runner.report import commands as predict
 
-    return predict.main
+    return predict.predict_rows
 
 
 def _export() -> Handler:
@@ -89,9 +89,9 @@ def _export() -> Handler:
 
 
 def _inspect() -> Handler:
-    from runner.report import inspect_model
+    from runner.report import commands as inspect_model
 
-    return inspect_model.main
+    return inspect_model.inspect_model
 
 
 def _new() -> Handler:
@@ -101,23 +101,23 @@ def _new() -> Handler:
 
 
 def _doctor() -> Handler:
-    from runner.report import doctor
+    from runner.report import commands as doctor
 
-    return lambda args: doctor.main()
+    return lambda args: doctor.doctor()
 
 
 def _parse_print() -> Handler:
-    from runner.report import parse_print
+    from runner.report import commands as parse_print
 
-    return lambda args: parse_print.main(args.file)
+    return lambda args: parse_print.parse_print(args.file)
 
 
 def _compare() -> Handler:
     def handle(args: argparse.Namespace) -> int:
         if Path(args.a).suffix == ".onnx":
-            from runner.report import compare_import
+            from runner.report import compare
 
-            return compare_import.main(args)
+            return compare.compare_import(args)
         from runner.report import compare
 
         return compare.main(args)
@@ -132,9 +132,9 @@ def _report() -> Handler:
 
 
 def _golden() -> Handler:
-    from runner.report.ci import golden
+    from runner.report import ci
 
-    return lambda args: golden.main(args.file, args.run, args.update)
+    return lambda args: ci.main(args.file, args.run, args.update)
 
 
 def _convert() -> Handler:
@@ -192,7 +192,7 @@ def _check_output(console: Console, words: Sequence[str]) -> None:
 
 
 def _fail(block: str, exit_code: int) -> int:
-    from runner.report.ci.annotations import print_failure
+    from runner.report.ci import print_failure
 
     print_failure(block)
     return exit_code
@@ -251,7 +251,7 @@ def _run(args: argparse.Namespace) -> int:
     start: Callable[[], Any] = partial(_start, line, args.multirun)
     if args.junit:
         with loading():
-            from runner.report.ci.junit import run_and_report
+            from runner.report.ci import run_and_report
         start = partial(run_and_report, Path(args.junit), line.overrides, start)
     result = start()
     return 0 if args.multirun else _report_summary(result)

@@ -93,7 +93,7 @@ THIRD_PARTIES = {
     "optuna": {"runner.experiment.sweep.search"},
     "PIL": {"runner.dataset.vision.image"},
     "mindspore": {"runner.mindspore.dataset.records"},
-    "pandas": {"runner.report.notebook.metric_table"},
+    "pandas": {"runner.report.notebook"},
     "torch": set(),
     "sklearn": set(),  # its import takes a second
 }

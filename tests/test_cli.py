@@ -17,7 +17,7 @@ from runner import cli, register
 from runner.config.commands import CommandLine
 from runner.errors import BusyError, DeviceError, MismatchError, StorageError, TrainingError
 from runner.experiment import launch, run as experiment
-from runner.report.runs import list_runs
+from runner.report.runs import list as list_runs
 
 ROOT = Path(__file__).parents[1]
 

@@ -2,17 +2,30 @@
 
 import json
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from runner.compile.session import Session
+from runner.config.check import check
+from runner.config.schema import RunConfig
+from runner.core.values import Tensor
+from runner.device import Device
 from runner.errors import ConfigError, DataError, MismatchError, StorageError
-from runner.observe.tolerance import Tolerance
+from runner.experiment.build import samples_of
+from runner.experiment.predict import saved_values
+from runner.experiment.run import run_environment
+from runner.importer.file import OnnxNode, with_all_outputs
+from runner.importer.network import AllValues, OnnxNetwork
+from runner.observe.tolerance import Measures, Tolerance, measure
 from runner.report.diff_metrics import MetricTolerance, Row, compare_runs
 from runner.report.dump import tables as dumps
 from runner.report.dump.reader import find_iterations
 from runner.report.format import csv_text, markdown, tables, verdict
-from runner.report.record import RunRecord
-from runner.report.terminal import open_console, print_line, print_table
+from runner.report.record import RunRecord, open_console, print_line, print_table
 
 
 def main(args: Namespace) -> int:
@@ -82,3 +95,98 @@ def _print(found: Row) -> None:
         print_table(console, [(name, "") for name in table.columns], rows, table.title)
     for note in found["notes"]:
         print_line(console, f"note: {note}")
+
+
+# `runner compare MODEL.onnx RUN`: the imported network of a run against onnxruntime on the file itself.
+
+ROWS = 8  # samples that are compared, unless the file fixes their number
+
+
+def compare_import(args: Namespace) -> int:
+    """Compare and print. Returns 0 if all values agree, otherwise 6. Raises ConfigError and DataError."""
+    found = compare(Path(args.a), check(saved_values(Path(args.b))), Tolerance(args.rtol, args.atol))
+    if args.json:
+        print(json.dumps(found, allow_nan=False))  # noqa: T201  output of the command
+    else:
+        _compare_import_print(found)
+    return 0 if found["same"] else MismatchError.exit_code
+
+
+def compare(model: Path, config: RunConfig, tolerance: Tolerance) -> dict[str, Any]:
+    """The values of the file's graph with its weights, in the mode of the run and in onnxruntime, in node order.
+
+    Inference on the first samples of the test split. Raises ConfigError when the run has another kind of network.
+    """
+    if config.network.name != "onnx":
+        rows = {"network": config.network.name, "allowed": "onnx", "repair": "a run with network=onnx"}
+        raise ConfigError("the run has no network of an ONNX file", **rows)
+    with run_environment(config):
+        network = OnnxNetwork(str(model), config.network.output, logits=False)
+        inputs = _inputs(config, network)
+        ours = _values(network, inputs)
+    session = Session(with_all_outputs(model, list(ours)), Device(threads=1))
+    feeds = {value.name: x for value, x in zip(network.graph.inputs, inputs, strict=True)}
+    theirs = session.run({name: feeds[name] for name in session.inputs})
+    return _compared(network, ours, theirs, tolerance)
+
+
+def _inputs(config: RunConfig, network: OnnxNetwork) -> list[np.ndarray]:
+    declared = network.graph.inputs
+    fixed = [value.shape[0] for value in declared if value.shape and isinstance(value.shape[0], int)]
+    data = samples_of(config.dataset, "test")
+    with closing(data.batch(min(fixed[0] if fixed else ROWS, len(data))).read(0)) as batches:
+        arrays = next(iter(batches))[: len(declared)]
+    kinds = [value.dtype.numpy if value.dtype else x.dtype for value, x in zip(declared, arrays, strict=True)]
+    return [np.asarray(x, kind) for x, kind in zip(arrays, kinds, strict=True)]
+
+
+def _values(network: OnnxNetwork, inputs: list[np.ndarray]) -> dict[str, np.ndarray]:
+    cell = AllValues(network)
+    cell.set_train(False)
+    outputs = cell(*map(Tensor, inputs))
+    found = outputs if isinstance(outputs, tuple) else (outputs,)
+    return {name: value.asnumpy() for name, value in zip(cell.names, found, strict=True)}
+
+
+def _compared(
+    network: OnnxNetwork, ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray], tolerance: Tolerance
+) -> dict[str, Any]:
+    largest, first = 0.0, None
+    for node in network.graph.nodes:
+        for name in node.outputs:
+            if name in ours and first is None:
+                measures = _measured(ours[name], theirs[name], tolerance)
+                largest = max(largest, measures.l2 if measures else np.inf)
+                if measures is None or measures.outside:
+                    first = _difference(network.file, node, name, ours[name], theirs[name], measures)
+    finite = float(largest) if np.isfinite(largest) else None
+    return {"same": first is None, "values": len(ours), "largest_distance": finite, "first_difference": first}
+
+
+def _measured(a: np.ndarray, b: np.ndarray, tolerance: Tolerance) -> Measures | None:
+    return measure(a, b, tolerance) if a.shape == b.shape and a.dtype.kind == b.dtype.kind else None
+
+
+def _difference(
+    file: Path, node: OnnxNode, name: str, a: np.ndarray, b: np.ndarray, measures: Measures | None
+) -> dict[str, Any]:
+    types = {"runner": f"{a.dtype} {list(a.shape)}", "onnxruntime": f"{b.dtype} {list(b.shape)}"}
+    where = {"node": node.name, "operator": f"{node.operator}, opset {node.opset}", "value": name}
+    line = {"line": f"{file}:{node.number}  {node}"}
+    if measures is None:
+        return where | line | types
+    numbers = {"outside": measures.outside, "elements": measures.elements, "max_abs": measures.max_abs}
+    return where | line | types | {key: number for key, number in numbers.items() if np.isfinite(number)}
+
+
+def _compare_import_print(found: Mapping[str, Any]) -> None:
+    console = open_console()
+    if found["same"]:
+        distance = f"the largest distance |A - B| / |B| is {found['largest_distance']:.1e}"
+        print_line(console, f"all {found['values']} values agree with onnxruntime; {distance}", "green")
+        return
+    print_line(console, "the first value that differs from onnxruntime's", "bold red")
+    first = found["first_difference"]
+    width = max(map(len, first))
+    for key, value in first.items():
+        print_line(console, f"  {key:<{width}}  {value}")

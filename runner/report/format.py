@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from runner.host import console
 from runner.host.console import spreadsheet_cell
 from runner.report.diff_metrics import Row
-from runner.report.markdown import code, inline, table_row
-from runner.report.values import size_text
+from runner.report.record import code, inline, size_text, table_row
 
 HEAD = ("part", "key", "A", "B", "abs", "rel", "differs")
 

@@ -1,23 +1,104 @@
 """The files of a run directory. Missing or damaged files read as empty, and `notes` lists them; nothing here raises."""
 
 import os
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import numpy as np
 
 from runner.config.commands import STATES
 from runner.errors import DataError, StorageError
 from runner.host import files, json
+from runner.host.console import visible
 from runner.host.files import is_removed
 from runner.host.json import flat
 from runner.host.process import may_be_alive
-from runner.report.values import array_of, is_count, is_number
+from runner.validation.rules import LARGEST_FLOAT32
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+# Numbers in the files of a run, and metrics that are arrays, such as a confusion matrix: nested lists of numbers.
+
+MAX_AXES = 8
+SMALL = 1e-3  # of losses and metrics: what is less has no four digits behind the point
+
+
+class ArrayElement(NamedTuple):
+    """An element of two arrays: its place, such as `[2, 0]`, and its two values."""
+
+    place: str
+    a: float
+    b: float
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a number in the range of Float32, in which runner computes, and not a bool."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST_FLOAT32
+
+
+def is_count(value: object) -> TypeGuard[int]:
+    """Whether it is a whole number from 0 on that fits into an int64, and not a bool."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62
+
+
+def metric_text(value: float) -> str:
+    """A loss or metric as every table of runs shows it.
+
+    >>> metric_text(0.98333), metric_text(4.2e-05), metric_text(0.0), metric_text(12)
+    ('0.9833', '4.2e-05', '0.0000', '12')
+    """
+    if isinstance(value, int):
+        return str(value)
+    return f"{value:.1e}" if 0 < abs(value) < SMALL else f"{value:.4f}"
+
+
+def array_of(value: object) -> np.ndarray | None:
+    """Nested lists of equal lengths as a Float64 array; None for anything else, also for a single number.
+
+    >>> array_of([[3, 0], [1, 2]]).shape, array_of([[3, 0], [1]]), array_of(0.5), array_of([])
+    ((2, 2), None, None, None)
+    """
+    shape: list[int] = []
+    inner = value
+    while isinstance(inner, list) and inner and len(shape) < MAX_AXES:
+        shape.append(len(inner))
+        inner = inner[0]
+    if not shape or not _has_shape(value, tuple(shape)):
+        return None
+    return np.asarray(value, np.float64)
+
+
+def size_text(value: Any) -> str:
+    """The size of an array in words.
+
+    >>> size_text([[3, 0, 1], [1, 2, 0]])
+    '2x3 numbers'
+    """
+    return f"{'x'.join(map(str, np.shape(value)))} numbers"
+
+
+def cells(a: np.ndarray, b: np.ndarray, differs: np.ndarray) -> Iterator[ArrayElement]:
+    """The elements of two arrays of equal shape where `differs` holds, in order."""
+    for index in np.argwhere(differs).tolist():
+        place = tuple(index)
+        yield ArrayElement(str(index), a[place].item(), b[place].item())
+
+
+def _has_shape(value: object, shape: tuple[int, ...]) -> bool:
+    if not shape:
+        return is_number(value)
+    return isinstance(value, list) and len(value) == shape[0] and all(_has_shape(one, shape[1:]) for one in value)
+
+
+# The files of a run directory. Missing or damaged files read as empty, and `notes` lists them; nothing here raises.
 
 MAX_FILE_BYTES = 16 << 20  # of a file that is read as a whole
 MAX_LINE_BYTES = 4 << 20  # of one event; the largest confusion matrix has 2 MB
@@ -255,3 +336,75 @@ def _value(text: str) -> Any:
 
 def _unquoted(text: str) -> str:
     return text[1:-1].replace("''", "'") if len(text) > 1 and text[0] == text[-1] == "'" else text
+
+
+# Lines and tables on the terminal. rich is imported at the first use: it takes 60 ms, and JSON does not need it.
+
+PIPED_WIDTH = 400  # columns; wider than any line, so that piped output is not wrapped
+
+
+def open_console(piped_width: int = PIPED_WIDTH) -> "Console":
+    """The console of the process; `piped_width` columns if the output is not a terminal."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(width=piped_width, soft_wrap=True, highlight=False)
+
+
+def print_line(console: "Console", text: str, style: str = "") -> None:
+    """Print a text as one line, whatever characters it has."""
+    from rich.text import Text
+
+    console.print(Text(visible(text), style=style))
+
+
+def print_table(
+    console: "Console",
+    columns: Sequence[tuple[str, str]],
+    rows: Sequence[tuple[Sequence[str], str]],
+    title: str | None = None,
+) -> None:
+    """Print a table: columns are (title, colour), rows are (cells, colour)."""
+    from rich.box import SIMPLE
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left", box=SIMPLE)
+    for name, colour in columns:
+        table.add_column(name, style=colour)
+    for cells, colour in rows:
+        table.add_row(*(Text(visible(cell)) for cell in cells), style=colour)
+    console.print(table)
+
+
+# Texts of users and files in Markdown: names of metrics, values of keys, paths.
+
+# Texts that mean themselves in Markdown and to GitHub. The others have elements, emphasis, links, images, entities,
+# addresses, mentions or references to issues.
+_PLAIN = re.compile(r"[\w .,:;%+=/()'\"?$^{}|-]*")
+_NOT_PLAIN = re.compile(r"://|www\.|\bGH-\d|(?<!\w)_|_(?!\w)|^ | $", re.IGNORECASE)
+
+
+def inline(text: str) -> str:
+    """The text as itself: unchanged if it is plain, otherwise in a code span, which nothing is interpreted in.
+
+    >>> inline("network.name: lenet5"), inline("<b>*now*</b>")
+    ('network.name: lenet5', '`<b>*now*</b>`')
+    """
+    shown = visible(text)
+    return shown if _PLAIN.fullmatch(shown) and not _NOT_PLAIN.search(shown) else code(shown)
+
+
+def code(text: str) -> str:
+    """The text in a code span, whatever backticks it has."""
+    shown = visible(text)
+    runs = {len(run) for run in re.findall("`+", shown)}
+    fence = "`" * next(count for count in range(1, len(runs) + 2) if count not in runs)
+    # One space at both ends is removed; it separates backticks, and keeps spaces that belong to the text.
+    margin = " " if shown[:1] in ("`", " ") or shown[-1:] in ("`", " ") else ""
+    return f"{fence}{margin}{shown}{margin}{fence}" if shown else ""
+
+
+def table_row(cells: list[str]) -> str:
+    """A row of a table; a pipe in a cell is escaped, in code spans as well."""
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

@@ -12,7 +12,7 @@ from runner.cli import main as cli, run_command
 from runner.experiment.sweep.controller import ended_line, plain
 from runner.experiment.sweep.journal import Outcome
 from runner.host.console import spreadsheet_cell
-from runner.report.markdown import code, inline, table_row
+from runner.report.record import code, inline, table_row
 
 NAMES = [
     "<script>alert(1)</script>",

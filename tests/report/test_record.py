@@ -9,7 +9,7 @@ import yaml
 from run_folders import CONFIG, NO_PROCESS, leave, rows_of
 
 from runner.report.record import RunRecord, differing_keys, run_directories
-from runner.report.runs import list_runs
+from runner.report.runs import list
 
 
 def test_a_whole_run(tmp_path):
@@ -39,7 +39,7 @@ def test_states(tmp_path, said, state):
     (place / "status.json").write_text("{" if said is None else json.dumps(said))
     run = RunRecord(place)
     assert run.state == state
-    assert [one.state for one in list_runs.find_runs([tmp_path])] == [state]
+    assert [one.state for one in list.find_runs([tmp_path])] == [state]
     assert len(run.notes) == (state != "failed")
 
 

@@ -15,7 +15,7 @@ from runner.observe.dump.cann import FILE_NAMES_INPUT
 from runner.observe.graph.listing import Operation, operation_lines
 from runner.observe.tolerance import RTOL, Measures, Tolerance
 from runner.report.dump.walk import DiffStatus, Dump, DumpWalk, EntryComparison, TensorPair, Verdict
-from runner.report.terminal import open_console, print_line, print_table
+from runner.report.record import open_console, print_line, print_table
 
 if TYPE_CHECKING:
     from rich.console import Console

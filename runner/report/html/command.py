@@ -10,9 +10,9 @@ from runner.experiment.sweep.journal import SweepState
 from runner.experiment.sweep.sweep import best, sentence
 from runner.host import files
 from runner.host.files import real_path
-from runner.report.html import pair_page, run_page, sweep_page
-from runner.report.html.layout import page
-from runner.report.html.run_set import RunSet, Search, natural_key
+from runner.report.html import run, runs as pair_page, sweep_page
+from runner.report.html.page import page
+from runner.report.html.runs import RunSet, Search, natural_key
 from runner.report.record import RunRecord, run_directories
 
 NAME = "report.html"
@@ -53,7 +53,7 @@ def find_runs(folders: Sequence[Path]) -> list[RunRecord]:
 def render(runs: Sequence[RunRecord], folders: Sequence[Path], home: Path) -> str:
     """The page about at least one run, with links relative to the folder `home`."""
     if len(runs) == 1:
-        return page(f"{runs[0].name} \N{MIDDLE DOT} runner", run_page.head(runs[0]), run_page.sections(runs[0], home))
+        return page(f"{runs[0].name} \N{MIDDLE DOT} runner", run.head(runs[0]), run.sections(runs[0], home))
     journals = [read_journal(folder) for folder in folders]
     searches = [one.search for one in journals if one.search]
     run_set = RunSet(runs, searches[0] if len(searches) == 1 else None)

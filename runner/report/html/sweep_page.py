@@ -6,13 +6,34 @@ from pathlib import Path
 
 from runner.host.files import real_path
 from runner.report.format import format_value
-from runner.report.html.chart import ChartLine, chart
-from runner.report.html.layout import Section, badge, legend, notes, tiles
-from runner.report.html.markup import Content, Markup, MeasuredValue, concat, measured, metric_label, number, table, tag
-from runner.report.html.run_page import link
-from runner.report.html.run_set import RunSet, SeedGroup
-from runner.report.html.series import curve, downsample, running_mean, spread
-from runner.report.html.slices import parallel_coordinates, slices
+from runner.report.html.charts import (
+    ChartLine,
+    chart,
+    curve,
+    downsample,
+    parallel_coordinates,
+    running_mean,
+    slices,
+    spread,
+)
+from runner.report.html.page import (
+    Content,
+    Markup,
+    MeasuredValue,
+    Section,
+    badge,
+    concat,
+    legend,
+    measured,
+    metric_label,
+    notes,
+    number,
+    table,
+    tag,
+    tiles,
+)
+from runner.report.html.run import link
+from runner.report.html.runs import RunSet, SeedGroup
 from runner.report.record import RunRecord
 
 COLOURS, GREY, MAX_NOTES = 8, 9, 20

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from runner import cli
-from runner.report.ci.annotations import annotations
+from runner.report.ci import annotations
 
 
 def parsed(line: str) -> tuple[dict[str, str], str]:

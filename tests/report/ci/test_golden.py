@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 from runner.cli import run_command
 from runner.errors import ConfigError, DataError, MismatchError
 from runner.experiment import launch
-from runner.report.ci import golden_file
+from runner.report import ci
 
 main = partial(run_command, "golden")
 
@@ -220,7 +220,7 @@ def test_a_run_without_a_checkpoint(runs, tmp_path):
 
 def test_few_losses_of_a_long_run_are_kept():
     steps = np.arange(1, 100_001)
-    kept = golden_file._losses(golden_file.Metrics(steps, 1.0 / steps))["at"]
+    kept = ci._losses(ci.Metrics(steps, 1.0 / steps))["at"]
     assert len(kept) < 60
     assert [int(step) for step in kept][:11] == list(range(1, 12))
     assert all(value == 1 / int(step) for step, value in kept.items())

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 from tables import table
 
-from runner.report.ci.golden_check import ComparedValue, compare
-from runner.report.ci.golden_file import Golden, _problem
+from runner.report.ci import ComparedValue, Golden, _problem, compare
 
 MATRIX = [[50, 1, 0], [2, 100, 3], [0, 0, 7]]
 GOLDEN = Golden({"cpu": "a"}, 4, {"accuracy": 0.5, "confusion_matrix": MATRIX}, {"sha256": "", "at": {}}, {})

@@ -8,7 +8,7 @@ import pytest
 from runner import cli
 from runner.errors import MismatchError, TrainingError
 from runner.experiment import run as experiment
-from runner.report.ci.junit import JUnitCase, document
+from runner.report.ci import JUnitCase, document
 
 FAILURES = {
     2.0: TrainingError("the loss is not finite", step=3),

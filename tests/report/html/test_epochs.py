@@ -7,7 +7,7 @@ from pages import cells, page
 from run_folders import leave
 
 from runner.experiment import launch
-from runner.report.html.epochs import MAX_EPOCHS, epoch_table
+from runner.report.html.run import MAX_EPOCHS, epoch_table
 from runner.report.record import RunRecord
 
 WORDS = ("dataset=synthetic", "dataset.num_samples=64", "dataset.batch_size=16", "epochs=3", "eval.every=epoch")

@@ -6,8 +6,16 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from runner.report.html.axis import Scale, axis_around, axis_of_key, position, tick_label
-from runner.report.html.series import downsample, running_mean, spread
+from runner.report.html.charts import (
+    Scale,
+    axis_around,
+    axis_of_key,
+    downsample,
+    position,
+    running_mean,
+    spread,
+    tick_label,
+)
 
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=400)
 

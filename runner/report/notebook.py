@@ -1,34 +1,166 @@
-"""`runner.load_run`: a run directory as an object, of which nothing is executed or unpickled."""
+"""Runs and comparisons as Python objects: `runner.load_run`, `runner.compare_runs`. Notebooks show them as HTML."""
 
 import os
 import re
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from runner import nn
-from runner.errors import ConfigError
+from runner.errors import ConfigError, nearest
 from runner.experiment.predict import trained_network
 from runner.experiment.sweep import journal
 from runner.host import files
 from runner.host.ownership import directories_of
+from runner.report.compare import compare_run_directories
 from runner.report.diff_metrics import MetricTolerance
-from runner.report.format import format_value
-from runner.report.html import run_page
-from runner.report.html.chart import ChartLine, chart
-from runner.report.html.layout import collapsible
-from runner.report.html.markup import Markup, table, tag
-from runner.report.html.series import downsample, running_mean
-from runner.report.notebook.comparison import RunComparison
-from runner.report.notebook.html import fragment
-from runner.report.notebook.metric_table import MetricTable
-from runner.report.record import RunRecord
-from runner.report.runs.figures import EVALUATION, TEST_LOSS
-from runner.report.runs.run_folder import is_run
-from runner.report.values import array_of, is_number
+from runner.report.format import format_value, tables, verdict
+from runner.report.html import run as run_page, runs
+from runner.report.html.charts import ChartLine, chart, downsample, running_mean
+from runner.report.html.page import Content, Markup, asset, collapsible, concat, table, tag
+from runner.report.record import RunRecord, array_of, is_number
+from runner.report.runs.folders import is_run
+from runner.report.runs.list import EVALUATION, TEST_LOSS
+
+# HTML for the output of a notebook: the style of reports, which applies to nothing else on the page.
+#
+# Notebooks have styles of their own for what is in an output: floating lists, striped tables, colours of a theme that
+# may be dark while the page is light.
+
+CLASS = "runner-output"
+_SELECTOR = 3 * f".{CLASS}"  # notebooks have rules for tables and lists, which weigh less than three classes
+_BOX = f"""\
+{_SELECTOR}{{padding:14px 18px;border:1px solid var(--line);border-radius:10px;background:var(--page);color:var(--ink);
+font:14px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;
+& figure,& .scroll{{margin-top:14px}}
+& :is(table,tr,th,td){{background:none;color:inherit;table-layout:auto}}
+& table{{margin:0;border:0}}
+& :is(dt,dd){{float:none;width:auto;padding:0}}
+& dt{{font-weight:400}}
+& ul{{list-style-position:outside}}}}
+"""
+
+
+def fragment(*content: Content) -> str:
+    """Content in a box with its style. There are no scripts: notebooks remove them, or run them on their own page."""
+    return str(tag("div", tag("style", _style()), concat(*content), class_=CLASS))
+
+
+@cache
+def _style() -> Markup:
+    """The style of reports as nested rules, which apply to what is in the box; its variables are those of the box."""
+    rules = asset("page.css").replace(":root{", "&{")
+    return Markup(f"{_SELECTOR}{{{rules}}}\n{_BOX}")
+
+
+# Columns of numbers of a run as numpy arrays.
+
+MOST_ROWS = 10  # that a notebook shows, half of them from each end
+
+
+class MetricTable(Mapping[str, np.ndarray]):
+    """Columns of equal lengths by name, as numpy arrays that cannot be changed; `table["loss"]` is one of them.
+
+    `to_pandas()` makes a DataFrame of it.
+    """
+
+    def __init__(self, columns: Mapping[str, np.ndarray]) -> None:
+        self._columns = dict(columns)
+        for array in self._columns.values():
+            array.flags.writeable = False
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self._columns:
+            known = f"the columns are {', '.join(self._columns)}"
+            close = nearest(str(name), self._columns)
+            raise KeyError(f"{name}: {known}" + (f"; nearest: {close}" if close else ""))
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return next((len(array) for array in self._columns.values()), 0)
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame` with these columns; arrays in a cell, such as a confusion matrix, are lists.
+
+        Raises ConfigError where pandas is not installed.
+        """
+        try:
+            import pandas  # late: it takes a third of a second, and is no dependency
+        except ImportError:
+            raise ConfigError("pandas is not installed", repair="pip install pandas") from None
+        return pandas.DataFrame({name: x if x.ndim == 1 else x.tolist() for name, x in self._columns.items()})
+
+    def __repr__(self) -> str:
+        return f"MetricTable({self.rows} rows: {', '.join(self._columns)})"
+
+    def _repr_html_(self) -> str:
+        return fragment(self.markup())
+
+    def markup(self) -> Markup:
+        """The columns of numbers as a table, of a long one the first and the last rows."""
+        numbers = {name: array for name, array in self._columns.items() if array.ndim == 1}
+        every = range(self.rows)
+        half = MOST_ROWS // 2
+        shown = [*every] if self.rows <= MOST_ROWS else [*every[:half], None, *every[-half:]]
+        rows = [["..." if k is None else array[k].item() for array in numbers.values()] for k in shown]
+        return table([*numbers], rows)
+
+
+# `runner.compare_runs`: the differences of two runs as an object.
+
+
+class RunComparison:
+    """Two runs compared by every loss, metrics, config, manifest and speed; B is the reference.
+
+    A notebook shows it as tables, with the first operator that differs if both runs have dumps.
+    """
+
+    def __init__(self, folders: Sequence[Path], tolerance: MetricTolerance) -> None:
+        self.folders = tuple(folders)
+        self.values: dict[str, Any] = compare_run_directories(folders, tolerance)
+
+    @property
+    def same(self) -> bool:
+        """Whether all losses and metrics agree: |a - b| <= atol + rtol * |b|."""
+        return bool(self.values["same"])
+
+    @property
+    def verdict(self) -> str:
+        """The result in one line, beginning with `same: ` or `different: `."""
+        return verdict(self.values)
+
+    def __repr__(self) -> str:
+        lines = [self.verdict]
+        for one in tables(self.values):
+            lines += ["", one.title, *("  ".join(row) for row in (one.columns, *one.rows))]
+        return "\n".join(lines)
+
+    @cached_property
+    def _html(self) -> str:
+        a, b = map(RunRecord, self.folders)
+        sections = [concat(tag("h2", one.title), one.content) for one in runs.sections(a, b, self._tolerance)]
+        return fragment(*sections)
+
+    def _repr_html_(self) -> str:
+        return self._html
+
+    @property
+    def _tolerance(self) -> MetricTolerance:
+        return MetricTolerance(self.values["rtol"], self.values["atol"])
+
+
+# `runner.load_run`: a run directory as an object, of which nothing is executed or unpickled.
 
 _CHECKPOINT = re.compile(r".+-([0-9]{1,18})_([0-9]{1,18})")
 POINTS = 500  # of the curve in a notebook

@@ -1,1 +1,0 @@
-"""Continuous integration: golden files, JUnit files, GitHub annotations."""
