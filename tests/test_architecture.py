@@ -79,10 +79,7 @@ LATE_PACKAGES = {
 # Modules that import others of our own when a function is called.
 LATE_FUNCTIONS = {"runner.cli": "the table of commands: each loads its module when it is called"}
 THIRD_PARTIES = {
-    "onnx": {
-        "runner.compile.onnx",
-        *(f"runner.importer.{name}" for name in ("attribute_types", "functions", "model_file")),
-    },
+    "onnx": {"runner.compile.onnx", "runner.importer.file"},
     "onnxruntime": {"runner.compile.session", "runner.compile.quantization"},
     "hydra": {"runner.config", "runner.experiment.sweep"},
     "omegaconf": {"runner.config", "runner.experiment.sweep"},

@@ -28,7 +28,7 @@ from runner.ops.optimizer import ApplyMomentum
 
 QUIET = ("callbacks=quiet", "device.threads=1", "dataset_sink_mode=false")
 SMALL = ("dataset=synthetic", "dataset.num_samples=64", "dataset.batch_size=8")
-SCHEMA = files.folder("experiment") / "export" / "signature.schema.json"
+SCHEMA = files.folder("experiment") / "signature.schema.json"
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ def told(code: str) -> str:
     ("asked", "loaded", "not_loaded"),
     [
         ("runner.ops.Tanh", "runner.ops.activation", "runner.ops.normalization"),
-        ("runner.ops.normalization", "runner.ops.normalization", "runner.ops.indexing.slices"),
+        ("runner.ops.normalization", "runner.ops.normalization", "runner.ops.distributions"),
         ("runner.nn.PReLU", "runner.nn.basic", "runner.nn.container"),
     ],
 )

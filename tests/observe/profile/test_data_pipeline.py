@@ -39,7 +39,7 @@ CLOCK = Clock()
 
 @pytest.fixture(autouse=True)
 def _clock(monkeypatch):
-    for module in ("observe.profile.clock", "dataset.stages", "core.recorder", "compile.ort.profiled_session"):
+    for module in ("observe.profile.record", "dataset.stages", "core.recorder", "compile.profiled_session"):
         monkeypatch.setattr(f"runner.{module}.time", CLOCK)
 
 
