@@ -20,9 +20,6 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 from runner.errors import PACKAGE, ConfigError, InternalError, known_names
 from runner.validation.rules import FREE, Frozen, Invalid, Rule, validate
 
-__all__ = ["callback", "dataset", "loss", "metric", "network", "optimizer", "schedule"]
-
-
 # Config keys from a signature: each keyword parameter with its type, rule, default and help.
 #
 # An annotation is `int`, `float`, `bool`, `str`, `Path`, a `Literal` of texts, an `Enum`, a tuple or list of these, or

@@ -40,20 +40,6 @@ class Initializer(KeywordNames):
         arr[...] = self.fill(generator("initializer", next_number()), arr.shape)
 
 
-__all__ = [
-    "Constant",
-    "HeNormal",
-    "HeUniform",
-    "Initializer",
-    "Normal",
-    "One",
-    "TruncatedNormal",
-    "Uniform",
-    "XavierUniform",
-    "Zero",
-    "initializer",
-]
-
 Initial = Initializer | Tensor | str | float  # the initial value of a layer's parameter
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from runner.communication.settings import (
-    ParallelMode,
-    get_auto_parallel_context,
-    reset_auto_parallel_context,
-    set_auto_parallel_context,
+    ParallelMode as ParallelMode,
+    get_auto_parallel_context as get_auto_parallel_context,
+    reset_auto_parallel_context as reset_auto_parallel_context,
+    set_auto_parallel_context as set_auto_parallel_context,
 )
 from runner.communication.world import process_number, world
 from runner.context import without_effect
@@ -44,6 +44,7 @@ __all__ = [
     "set_auto_parallel_context",
     "set_context",
 ]
+
 __getattr__ = partial(reference_attribute, __name__)
 
 GRAPH_MODE = 0

@@ -18,8 +18,6 @@ from runner.core.while_statement import REPAIR, UNBOUND
 from runner.errors import ConfigError, NotDifferentiable, ShapeError
 from runner.types import TensorType
 
-__all__ = ["UNBOUND", "While", "WhileGrad", "loop", "state_of"]
-
 
 @graph_operator
 class While(Primitive):

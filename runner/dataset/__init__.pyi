@@ -1,13 +1,49 @@
 from runner.dataset import transforms as transforms, vision as vision
-from runner.dataset.batches import *
-from runner.dataset.formats.download import *
-from runner.dataset.pipeline import *
-from runner.dataset.preprocessing import *
-from runner.dataset.readers.arrays import *
-from runner.dataset.readers.csv import *
-from runner.dataset.readers.image_folder import *
-from runner.dataset.samplers import *
-from runner.dataset.sources import *
+from runner.dataset.batches import (
+    open_dataset as open_dataset,
+)
+from runner.dataset.formats.download import (
+    download_mnist as download_mnist,
+)
+from runner.dataset.pipeline import (
+    Dataset as Dataset,
+    zip as zip,
+)
+from runner.dataset.preprocessing import (
+    Preprocessing as Preprocessing,
+)
+from runner.dataset.readers.arrays import (
+    ArrayPreprocessing as ArrayPreprocessing,
+    npz_arrays as npz_arrays,
+)
+from runner.dataset.readers.csv import (
+    TablePreprocessing as TablePreprocessing,
+    csv_table as csv_table,
+)
+from runner.dataset.readers.image_folder import (
+    ImagePreprocessing as ImagePreprocessing,
+    image_folder as image_folder,
+    stored_preprocessing as stored_preprocessing,
+)
+from runner.dataset.samplers import (
+    DistributedSampler as DistributedSampler,
+    PKSampler as PKSampler,
+    RandomSampler as RandomSampler,
+    Sampler as Sampler,
+    SequentialSampler as SequentialSampler,
+    SubsetRandomSampler as SubsetRandomSampler,
+    SubsetSampler as SubsetSampler,
+    WeightedRandomSampler as WeightedRandomSampler,
+)
+from runner.dataset.sources import (
+    Cifar10Dataset as Cifar10Dataset,
+    DigitsDataset as DigitsDataset,
+    GeneratorDataset as GeneratorDataset,
+    MnistDataset as MnistDataset,
+    NumpySlicesDataset as NumpySlicesDataset,
+    PaddedDataset as PaddedDataset,
+    SyntheticDataset as SyntheticDataset,
+)
 from runner.mindspore.dataset import config as config
 from runner.mindspore.dataset.files import (
     CelebADataset as CelebADataset,

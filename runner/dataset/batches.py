@@ -15,8 +15,6 @@ from runner.register import Key
 from runner.validation.arguments import flag
 from runner.validation.rules import Invalid, validate
 
-__all__ = ["open_dataset"]
-
 
 def open_dataset(
     name: str = "digits",

@@ -34,9 +34,6 @@ from runner.validation.arguments import finite_number, one_of
 from runner.validation.paths import ALLOWED, path_problem
 from runner.validation.rules import MAX_COUNT, Frozen, Rule
 
-__all__ = ["CatalogImages"]
-
-
 # Checks of the arguments that the readers share. Each raises ConfigError with the argument, its value and a repair.
 
 MAX_SEED = 2**32 - 1  # of numpy's RandomState

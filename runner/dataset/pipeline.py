@@ -70,9 +70,6 @@ from runner.types import TensorType
 from runner.validation.arguments import as_list, flag, whole_number
 from runner.validation.keywords import KeywordNames
 
-__all__ = ["Dataset", "zip"]
-
-
 # What is known of a dataset beside its values.
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from runner.dataset.pipeline import Dataset
 
-__all__ = ["Preprocessing"]
-
 
 class Preprocessing(ABC):
     """How new files become the inputs of a trained network: fitted to the training split, stored as JSON with a run.

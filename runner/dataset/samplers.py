@@ -19,16 +19,6 @@ from runner.host import seed
 from runner.validation.arguments import as_list, finite_number, flag, whole_number
 from runner.validation.keywords import KeywordNames
 
-__all__ = [
-    "DistributedSampler",
-    "PKSampler",
-    "RandomSampler",
-    "Sampler",
-    "SequentialSampler",
-    "SubsetRandomSampler",
-    "SubsetSampler",
-    "WeightedRandomSampler",
-]
 ColumnValues = Callable[[str], np.ndarray]  # all rows of a column
 
 

@@ -29,15 +29,6 @@ from runner.host.machine import require_memory
 from runner.types import TensorType
 from runner.validation.arguments import as_list, flag, one_of, whole_number
 
-__all__ = [
-    "Cifar10Dataset",
-    "DigitsDataset",
-    "GeneratorDataset",
-    "MnistDataset",
-    "NumpySlicesDataset",
-    "PaddedDataset",
-    "SyntheticDataset",
-]
 USAGES = ("train", "test", "all")
 Folder = str | PathLike[str]
 Pair = tuple[np.ndarray, np.ndarray]  # images and labels

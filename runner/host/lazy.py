@@ -37,19 +37,17 @@ def lazy_import(name: str) -> ModuleType:
 def late_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """`__getattr__`, `__dir__` and `__all__` of a package (PEP 562) whose public names its stub declares.
 
-    `file` is the package's `__init__.py`. The stub next to it, `__init__.pyi`, lists the modules with public names, for
-    type checkers and for this function: `from runner.ops.matrices import *` stands for the names in that module's
-    `__all__`, `from runner.core.values import Tensor as Tensor` for one name. A module is loaded when one of its names
-    is first used; modules of the package are attributes, too. Raises AttributeError for other names.
+    `file` is the package's `__init__.py`. The stub next to it, `__init__.pyi`, is the one list of public names, for
+    type checkers and for this function: `from runner.core.values import Tensor as Tensor`. A module is loaded when one
+    of its names is first used; modules of the package are attributes, too. Raises AttributeError for other names.
     """
-    homes = _homes(package, file)
-    modules = {module.removeprefix(f"{package}.") for module in homes.values() if module.startswith(f"{package}.")}
+    homes = _homes(file)
     names = sorted(homes)
 
     def load(name: str) -> Any:
-        if name not in homes and name not in modules:
+        if name not in homes:
             return reference_attribute(package, name)
-        home = homes.get(name, package)
+        home = homes[name]
         found = importlib.import_module(home)
         if home == package or not hasattr(found, name):  # a module of a package
             return importlib.import_module(f"{home}.{name}")
@@ -58,7 +56,7 @@ def late_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[
         return value
 
     def listing() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *names, *modules})
+        return sorted({*vars(sys.modules[package]), *names})
 
     return load, listing, names
 
@@ -98,29 +96,11 @@ def reference_attribute(module: str, name: str) -> Any:
     return importlib.import_module(table).attribute(module, name)
 
 
-def _homes(package: str, file: str) -> dict[str, str]:
-    """The module of each public name of a package."""
-    homes: dict[str, str] = {}
-    for module, inside, line in _IMPORT.findall(_read(f"{file}i")):
-        if line.startswith("*"):
-            path = module.removeprefix(f"{package}.").replace(".", "/")
-            names = _all_of(f"{file.removesuffix('__init__.py')}{path}.py")
-        else:
-            names = _NAME.findall(inside or line)
-        homes |= dict.fromkeys(names, module)
-    return homes
-
-
-def _all_of(path: str) -> list[str]:
-    """The names in a module's `__all__`, without executing it; a search for a plain text, since some fifty modules are
-    read in every start."""
-    _, _, after = _read(path).partition("\n__all__ = [")
-    return after.partition("]")[0].split('"')[1::2]
-
-
-def _read(path: str) -> str:
-    with open(path, encoding="utf-8") as file:
-        return file.read()
+def _homes(file: str) -> dict[str, str]:
+    """The module of each public name that the stub of a package declares."""
+    with open(f"{file}i", encoding="utf-8") as stub:
+        declared = _IMPORT.findall(stub.read())
+    return {name: module for module, inside, line in declared for name in _NAME.findall(inside or line)}
 
 
 @contextmanager

@@ -21,9 +21,6 @@ from runner.nn.cell import Cell
 from runner.types import Shape, TensorType
 from runner.validation.rules import Rule
 
-__all__ = ["OnnxNetwork"]
-
-
 # Weights with several uses: torch writes them once, with Identity nodes, or again as a transposed matrix.
 
 # What the inputs of operators with weights are, by the names of PyTorch.

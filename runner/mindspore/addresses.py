@@ -8,7 +8,7 @@ is found nowhere else.
 import dis
 import importlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -103,14 +103,16 @@ class _Loader:
             return attribute(module.__name__, name)
 
         module.__dict__["__getattr__"] = load
-        module.__dict__["__all__"] = sorted(set(_names(homes)))
+        module.__dict__["__all__"] = sorted({name for home in homes for name in _public(importlib.import_module(home))})
         module.__dict__["__dir__"] = lambda: module.__dict__["__all__"]
 
 
-def _names(homes: Sequence[str]) -> Iterator[str]:
-    for home in homes:
-        served = importlib.import_module(home)
-        yield from getattr(served, "__all__", None) or [name for name in vars(served) if not name.startswith("_")]
+def _public(served: ModuleType) -> list[str]:
+    """The public names: `__all__` of a package, and of a module that no stub declares; else what a module defines."""
+    if "__all__" in vars(served):
+        return list(served.__all__)
+    own = {name for name, value in vars(served).items() if getattr(value, "__module__", None) == served.__name__}
+    return [name for name in own if not name.startswith("_")]
 
 
 def find_spec(fullname: str) -> ModuleSpec | None:
@@ -144,7 +146,7 @@ def attribute(module: str, name: str) -> Any:
         raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name, obj=sys.modules[module])
     for other in (one for one in modules_with(name) if _is_alike(home, one)):
         served = module_at(other)
-        if name in getattr(served, "__all__", ()):
+        if served is not None and name in _public(served):
             return getattr(served, name)
     if name in STAND_INS:
         return getattr(importlib.import_module(STAND_INS[name]), name)
@@ -190,7 +192,8 @@ def _missing_name(home: str, name: str) -> Exception:
 
 def _existing(home: str) -> list[str]:
     """The names that runner has at a module of r1.2."""
-    return list(getattr(module_at(home), "__all__", ()))
+    served = module_at(home)
+    return [] if served is None else _public(served)
 
 
 def _is_import() -> bool:

@@ -13,8 +13,6 @@ from runner.types import TensorType
 from runner.validation.arguments import flag, whole
 from runner.validation.keywords import KeywordNames
 
-__all__ = ["DatasetHelper", "connect_network_with_dataset"]
-
 
 class DatasetHelper(KeywordNames):
     """Iterates over the batches of an epoch, each a tuple of tensors.

@@ -7,8 +7,6 @@ from weakref import WeakKeyDictionary
 from runner.nn.cell import Cell
 from runner.nn.steps import FunctionCell
 
-__all__: list[str] = []
-
 
 class Executor:
     """Compiles networks in graph mode, whatever mode the context has."""

@@ -11,8 +11,6 @@ from runner.host.files import write_atomically
 from runner.nn.cell import Cell
 from runner.train.model import inference
 
-__all__ = ["export"]
-
 SUFFIXES = {"ONNX": ".onnx", "AIR": ".onnx", "MINDIR": ".mindir"}  # by format
 
 

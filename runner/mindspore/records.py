@@ -38,7 +38,6 @@ __all__ = [
     "TFRecordToMR",
 ]
 
-
 # MindRecord files for scripts: `FileWriter`, `FileReader` and `MindPage` of `mindspore.mindrecord` r1.2.
 #
 # The package `mindspore` writes and reads the files, and checks fields against the schema. Since its release 2 some

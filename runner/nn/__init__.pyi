@@ -61,19 +61,143 @@ from runner.mindspore.nn.normalization import (
     InstanceNorm2d as InstanceNorm2d,
 )
 from runner.mindspore.nn.sequences import LSTM as LSTM, LSTMCell as LSTMCell, TimeDistributed as TimeDistributed
-from runner.nn.basic import *
-from runner.nn.cell import *
-from runner.nn.container import *
-from runner.nn.convolution import *
-from runner.nn.head import *
-from runner.nn.loss.losses import *
-from runner.nn.metrics.base import *
-from runner.nn.metrics.by_name import *
-from runner.nn.metrics.classification import *
-from runner.nn.metrics.others import *
-from runner.nn.normalization import *
-from runner.nn.optim.optimizer import *
-from runner.nn.optim.rules import *
-from runner.nn.pooling import *
-from runner.nn.schedule import *
-from runner.nn.wrap import *
+from runner.nn.basic import (
+    ELU as ELU,
+    GELU as GELU,
+    Dense as Dense,
+    Dropout as Dropout,
+    FastGelu as FastGelu,
+    Flatten as Flatten,
+    HSigmoid as HSigmoid,
+    HSwish as HSwish,
+    LeakyReLU as LeakyReLU,
+    LogSigmoid as LogSigmoid,
+    LogSoftmax as LogSoftmax,
+    OneHot as OneHot,
+    PReLU as PReLU,
+    ReLU as ReLU,
+    ReLU6 as ReLU6,
+    Sigmoid as Sigmoid,
+    Softmax as Softmax,
+    Tanh as Tanh,
+    get_activation as get_activation,
+)
+from runner.nn.cell import (
+    Cell as Cell,
+)
+from runner.nn.container import (
+    CellList as CellList,
+    SequentialCell as SequentialCell,
+)
+from runner.nn.convolution import (
+    Conv1d as Conv1d,
+    Conv1dTranspose as Conv1dTranspose,
+    Conv2d as Conv2d,
+    Conv2dTranspose as Conv2dTranspose,
+)
+from runner.nn.head import (
+    freeze as freeze,
+    replace_head as replace_head,
+)
+from runner.nn.loss.losses import (
+    BCELoss as BCELoss,
+    BCEWithLogitsLoss as BCEWithLogitsLoss,
+    L1Loss as L1Loss,
+    LossBase as LossBase,
+    MAELoss as MAELoss,
+    MSELoss as MSELoss,
+    RMSELoss as RMSELoss,
+    SmoothL1Loss as SmoothL1Loss,
+    SoftmaxCrossEntropyWithLogits as SoftmaxCrossEntropyWithLogits,
+)
+from runner.nn.metrics.base import (
+    Metric as Metric,
+    rearrange_inputs as rearrange_inputs,
+)
+from runner.nn.metrics.by_name import (
+    get_metric_fn as get_metric_fn,
+    get_metrics as get_metrics,
+    names as names,
+)
+from runner.nn.metrics.classification import (
+    F1 as F1,
+    ROC as ROC,
+    Accuracy as Accuracy,
+    ConfusionMatrix as ConfusionMatrix,
+    ConfusionMatrixMetric as ConfusionMatrixMetric,
+    Fbeta as Fbeta,
+    Precision as Precision,
+    Recall as Recall,
+    Top1CategoricalAccuracy as Top1CategoricalAccuracy,
+    Top5CategoricalAccuracy as Top5CategoricalAccuracy,
+    TopKCategoricalAccuracy as TopKCategoricalAccuracy,
+    auc as auc,
+)
+from runner.nn.metrics.others import (
+    MAE as MAE,
+    MSE as MSE,
+    R2 as R2,
+    BleuScore as BleuScore,
+    CosineSimilarity as CosineSimilarity,
+    Dice as Dice,
+    HausdorffDistance as HausdorffDistance,
+    Loss as Loss,
+    MeanSurfaceDistance as MeanSurfaceDistance,
+    OcclusionSensitivity as OcclusionSensitivity,
+    Perplexity as Perplexity,
+    RootMeanSquareDistance as RootMeanSquareDistance,
+)
+from runner.nn.normalization import (
+    BatchNorm1d as BatchNorm1d,
+    BatchNorm2d as BatchNorm2d,
+    BatchNorm3d as BatchNorm3d,
+    GlobalBatchNorm as GlobalBatchNorm,
+    LayerNorm as LayerNorm,
+    SyncBatchNorm as SyncBatchNorm,
+)
+from runner.nn.optim.optimizer import (
+    Optimizer as Optimizer,
+)
+from runner.nn.optim.rules import (
+    FTRL as FTRL,
+    LARS as LARS,
+    SGD as SGD,
+    Adagrad as Adagrad,
+    Adam as Adam,
+    AdamOffload as AdamOffload,
+    AdamWeightDecay as AdamWeightDecay,
+    Lamb as Lamb,
+    LazyAdam as LazyAdam,
+    Momentum as Momentum,
+    ProximalAdagrad as ProximalAdagrad,
+    RMSProp as RMSProp,
+)
+from runner.nn.pooling import (
+    AvgPool1d as AvgPool1d,
+    AvgPool2d as AvgPool2d,
+    MaxPool1d as MaxPool1d,
+    MaxPool2d as MaxPool2d,
+)
+from runner.nn.schedule import (
+    ConstantLR as ConstantLR,
+    CosineDecayLR as CosineDecayLR,
+    ExponentialDecayLR as ExponentialDecayLR,
+    InverseDecayLR as InverseDecayLR,
+    LearningRateSchedule as LearningRateSchedule,
+    NaturalExpDecayLR as NaturalExpDecayLR,
+    PerStepLR as PerStepLR,
+    PiecewiseConstantLR as PiecewiseConstantLR,
+    PolynomialDecayLR as PolynomialDecayLR,
+    StepLR as StepLR,
+    WarmUpLR as WarmUpLR,
+    WarmUpThen as WarmUpThen,
+)
+from runner.nn.wrap import (
+    DistributedGradReducer as DistributedGradReducer,
+    DynamicLossScaleUpdateCell as DynamicLossScaleUpdateCell,
+    FixedLossScaleUpdateCell as FixedLossScaleUpdateCell,
+    TrainOneStepCell as TrainOneStepCell,
+    TrainOneStepWithLossScaleCell as TrainOneStepWithLossScaleCell,
+    WithEvalCell as WithEvalCell,
+    WithLossCell as WithLossCell,
+)

@@ -13,29 +13,6 @@ from runner.nn.cell import Cell
 from runner.types import resolve_axes
 from runner.validation.arguments import at_least, whole
 
-__all__ = [
-    "ELU",
-    "GELU",
-    "Dense",
-    "Dropout",
-    "FastGelu",
-    "Flatten",
-    "HSigmoid",
-    "HSwish",
-    "LeakyReLU",
-    "LogSigmoid",
-    "LogSoftmax",
-    "OneHot",
-    "PReLU",
-    "ReLU",
-    "ReLU6",
-    "Sigmoid",
-    "Softmax",
-    "Tanh",
-    "get_activation",
-]
-
-
 # Nonlinearities as layers, with the signatures and defaults of r1.2.
 
 

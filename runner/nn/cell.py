@@ -19,9 +19,6 @@ from runner.errors import ConfigError, nearest
 from runner.ops.gradient import InsertGradientOf, with_bprop
 from runner.validation.keywords import KeywordNames
 
-__all__ = ["Cell"]
-
-
 # Settings of a cell and of the cells below it: flags, precision, names, and those of distributed training.
 
 FLOATS = {dt.float16: "fp16", dt.float32: "fp32"}

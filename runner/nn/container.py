@@ -7,8 +7,6 @@ from runner.core.values import Parameter, Value
 from runner.errors import ConfigError
 from runner.nn.cell import Cell
 
-__all__ = ["CellList", "SequentialCell"]
-
 
 class CellContainer(Cell):
     """Base: child cells with the attribute names `0`, `1`, ..., and the operations of a list.

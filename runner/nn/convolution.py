@@ -12,8 +12,6 @@ from runner.ops.array import require
 from runner.ops.convolution.windows import Pair, Quad, pair, quad
 from runner.validation.arguments import one_of, whole
 
-__all__ = ["Conv1d", "Conv1dTranspose", "Conv2d", "Conv2dTranspose"]
-
 Geometry = tuple[Pair, int, str, Quad, Pair, Pair, int]  # kernel_size, mode, pad_mode, pad, stride, dilation, group
 
 

@@ -21,7 +21,6 @@ from runner.types import Shape, TensorType
 from runner.validation.arguments import whole
 from runner.validation.rules import Frozen
 
-__all__ = ["freeze", "replace_head"]
 NOWHERE: Mapping[str, object] = {}
 OWN_CODE = "a network of your own may name its parameters: head_parameters()"
 Axes = Mapping[int, int]  # of an operator: the axis of the outputs in each operand that can be its weight

@@ -15,8 +15,6 @@ from runner.nn.cell import Cell
 from runner.ops.array import require
 from runner.validation.arguments import above, at_least, at_most, flag, one_of, whole
 
-__all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "GlobalBatchNorm", "LayerNorm", "SyncBatchNorm"]
-
 
 class BatchNormalization(Cell):
     """Base: normalises each channel to mean `beta` and deviation `gamma`, which are trainable if `affine`.

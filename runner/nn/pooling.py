@@ -10,8 +10,6 @@ from runner.ops.array import require, require_nchw
 from runner.ops.convolution.windows import Pair, Quad, pair, quad
 from runner.validation.arguments import whole
 
-__all__ = ["AvgPool1d", "AvgPool2d", "MaxPool1d", "MaxPool2d"]
-
 
 class _Pooling(Cell):
     """Base; `kernel_size` and `stride` are kept as they were given, and `pad_mode` in capitals."""

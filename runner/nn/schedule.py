@@ -17,21 +17,6 @@ from runner.errors import ConfigError
 from runner.validation.arguments import Where, above, at_least, flag, scalar, whole
 from runner.validation.keywords import KeywordNames
 
-__all__ = [
-    "ConstantLR",
-    "CosineDecayLR",
-    "ExponentialDecayLR",
-    "InverseDecayLR",
-    "LearningRateSchedule",
-    "NaturalExpDecayLR",
-    "PerStepLR",
-    "PiecewiseConstantLR",
-    "PolynomialDecayLR",
-    "StepLR",
-    "WarmUpLR",
-    "WarmUpThen",
-]
-
 LARGEST = float(np.finfo(np.float32).max)
 
 

@@ -20,17 +20,6 @@ from runner.nn.cell import Cell
 from runner.nn.optim.optimizer import Optimizer
 from runner.validation.arguments import above, at_least, flag, whole
 
-__all__ = [
-    "DistributedGradReducer",
-    "DynamicLossScaleUpdateCell",
-    "FixedLossScaleUpdateCell",
-    "TrainOneStepCell",
-    "TrainOneStepWithLossScaleCell",
-    "WithEvalCell",
-    "WithLossCell",
-]
-
-
 # Reduction of gradients over all ranks, in buckets, before the optimizer.
 
 

@@ -18,27 +18,6 @@ from runner.ops.elementwise.division import Smooth
 from runner.ops.reduce import ReduceSum, unbroadcast
 from runner.types import Shape, TensorType
 
-__all__ = [
-    "Elu",
-    "FastGeLU",
-    "GeLU",
-    "GeLUGrad",
-    "HSigmoid",
-    "HSwish",
-    "LogSoftmax",
-    "Mish",
-    "PReLU",
-    "ReLU",
-    "ReLU6",
-    "ReLU6Grad",
-    "ReluGrad",
-    "SeLU",
-    "Sigmoid",
-    "Softmax",
-    "Softplus",
-    "Softsign",
-    "Tanh",
-]
 STEEP = float(np.finfo(np.float32).max)
 
 

@@ -21,34 +21,6 @@ from runner.ops.indexing.slices import StridedSlice
 from runner.ops.reduce import BroadcastTo, ReduceSum
 from runner.types import Shape, TensorType, resolve_axes
 
-__all__ = [
-    "BatchToSpace",
-    "BatchToSpaceND",
-    "DepthToSpace",
-    "Diag",
-    "DiagPart",
-    "Eps",
-    "Eye",
-    "Fill",
-    "LinSpace",
-    "Meshgrid",
-    "MirrorPad",
-    "Ones",
-    "Padding",
-    "ParallelConcat",
-    "Range",
-    "ReverseSequence",
-    "SpaceToBatch",
-    "SpaceToBatchND",
-    "SpaceToDepth",
-    "Split",
-    "Squeeze",
-    "Stack",
-    "Tile",
-    "Unstack",
-    "Zeros",
-]
-
 
 @dataclass(frozen=True)
 class Diag(ComposedOperator):

@@ -15,19 +15,6 @@ from runner.core.values import OPERATORS, Value
 from runner.errors import ShapeError
 from runner.types import Shape, TensorType
 
-__all__ = [
-    "Cast",
-    "Concat",
-    "DynamicShape",
-    "ExpandDims",
-    "Flatten",
-    "Identity",
-    "Pad",
-    "Reshape",
-    "Slice",
-    "Transpose",
-]
-
 
 def require(holds: bool, what: str, **rows: object) -> None:
     """Raise ShapeError with a sentence and labelled values unless the condition holds."""

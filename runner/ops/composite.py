@@ -33,31 +33,6 @@ from runner.ops.random import (
 from runner.ops.reduce import BroadcastTo, ReduceSum
 from runner.types import Shape, broadcast, resolve_axes
 
-__all__ = [
-    "Assign",
-    "AssignAdd",
-    "AssignSub",
-    "ControlDepend",
-    "Depend",
-    "assign",
-    "batch_dot",
-    "clip_by_global_norm",
-    "clip_by_value",
-    "control_depend",
-    "count_nonzero",
-    "depend",
-    "dot",
-    "gamma",
-    "laplace",
-    "matmul",
-    "multinomial",
-    "normal",
-    "poisson",
-    "repeat_elements",
-    "sequence_mask",
-    "tensor_dot",
-    "uniform",
-]
 __getattr__ = partial(reference_attribute, __name__)
 __path__: list[str] = []  # MindSpore has modules below it: runner/mindspore/addresses.py
 

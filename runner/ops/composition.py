@@ -8,8 +8,6 @@ from runner.core.values import Parameter, Value, as_constant, require_writable
 from runner.ops.array import require
 from runner.validation.keywords import KeywordNames
 
-__all__: list[str] = []
-
 
 class ComposedOperator(PrimitiveSettings, KeywordNames):
     """Base of operators whose `compose` applies other ones; so types, modes and gradients are theirs.

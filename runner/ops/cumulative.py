@@ -13,8 +13,6 @@ from runner.ops.array import Reshape, Transpose, as_tuples, require
 from runner.ops.matrices import MatMul
 from runner.types import TensorType, resolve_axes
 
-__all__ = ["CumProd", "ReverseV2"]
-
 
 @primitive
 class ReverseV2(Primitive):

@@ -29,8 +29,6 @@ from runner.ops.random import Random, full_shape, uniform
 from runner.ops.reduce import BroadcastTo, CumSum, ReduceSum
 from runner.types import Shape
 
-__all__ = ["Dropout2D", "Dropout3D", "Multinomial", "Poisson", "RandomCategorical", "Randperm"]
-
 
 def choices(probabilities: Value, count: int, *seeds: int) -> Value:
     """`count` class numbers (Int32) for each row of probabilities with any sum: (..., C) to (..., count)."""

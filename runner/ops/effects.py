@@ -12,8 +12,6 @@ from runner.errors import ConfigError, ShapeError
 from runner.ops import print_file
 from runner.types import TensorType
 
-__all__ = ["HistogramSummary", "ImageSummary", "ObserveStep", "Print", "ScalarSummary", "TensorSummary"]
-
 
 @primitive
 class Print(Effect):

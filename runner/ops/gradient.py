@@ -19,7 +19,6 @@ from runner.ops.array import Identity
 from runner.types import TensorType
 from runner.validation.keywords import KeywordNames
 
-__all__ = ["CustomGradient", "GradOperation", "HookBackward", "InsertGradientOf", "StopGradient", "stop_gradient"]
 Rule = Callable[[Sequence[Value], Sequence[Value], Sequence[Value]], Sequence[Gradient]]
 
 

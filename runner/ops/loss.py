@@ -15,8 +15,6 @@ from runner.ops.activation import log_softmax
 from runner.ops.array import ExpandDims, require
 from runner.types import TensorType
 
-__all__ = ["SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits"]
-
 
 @primitive
 class SparseSoftmaxCrossEntropyWithLogits(Primitive):

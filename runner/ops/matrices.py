@@ -18,9 +18,6 @@ from runner.ops.array import Reshape, require, require_nchw
 from runner.ops.reduce import BroadcastTo
 from runner.types import TensorType
 
-__all__ = ["BatchMatMul", "BiasAdd", "BiasAddGrad", "MatMul"]
-
-
 # Products of matrices in parts: blocks, which threads compute, and small ones, which are not packed.
 
 BLOCK_FLOPS = 250_000_000  # large enough that packing the other operand costs little

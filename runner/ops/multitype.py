@@ -7,8 +7,6 @@ from typing import Any
 from runner.core.values import Value
 from runner.errors import ConfigError, ShapeError, known_names
 
-__all__ = ["HyperMap", "Map", "MultitypeFuncGraph", "Partial", "partial"]
-
 # The kinds that `register` names, each with the kinds that contain it, the nearest one first.
 KINDS: dict[str, tuple[str, ...]] = {
     "Tensor": (),

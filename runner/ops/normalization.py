@@ -24,9 +24,6 @@ from runner.ops.elementwise.arithmetic import ELEMENT_FLOPS
 from runner.ops.matrices import BiasAdd
 from runner.types import Shape, TensorType, resolve_axes
 
-__all__ = ["BatchNorm", "BatchNormGrad", "LayerNorm", "LayerNormGrad"]
-
-
 # Layer normalisation (Ba, Kiros and Hinton, 2016), and its gradient.
 
 

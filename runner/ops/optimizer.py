@@ -17,8 +17,6 @@ from runner.ops.array import require
 from runner.ops.elementwise.arithmetic import in_blocks, with_rank_of
 from runner.types import TensorType
 
-__all__ = ["SGD", "Adam", "ApplyMomentum"]
-
 
 def check_operands(variable: TensorType, state: Sequence[TensorType], scalars: Sequence[TensorType]) -> None:
     """Raise ShapeError unless state and gradient have the type of the variable, and scalars its element type."""

@@ -32,18 +32,6 @@ from runner.ops.elementwise.compare import Greater, Less, Select
 from runner.ops.reduce import BroadcastTo
 from runner.types import Shape, TensorType, broadcast
 
-__all__ = [
-    "Dropout",
-    "Gamma",
-    "StandardLaplace",
-    "StandardNormal",
-    "TruncatedNormal",
-    "UniformInt",
-    "UniformNumbers",
-    "UniformReal",
-]
-
-
 # Random numbers as a hash of a seed, a counter and the number of an element: the same in both modes and everywhere.
 #
 # In arithmetic of both numpy and ONNX: every product is below 2**63.

@@ -14,7 +14,6 @@ from runner.core.values import Value
 from runner.ops.array import Reshape, require
 from runner.types import Shape, TensorType, broadcast, resolve_axes
 
-__all__ = ["Argmax", "Argmin", "BroadcastTo", "CumSum", "ReduceMean", "ReduceSum"]
 Axis = int | tuple[int, ...] | None
 
 

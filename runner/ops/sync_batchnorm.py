@@ -33,9 +33,6 @@ from runner.ops.normalization import (
 )
 from runner.types import TensorType
 
-__all__ = ["AllReduce", "AllReduceMoments", "ChannelMoments", "NormalizeChannels", "ReduceOp"]
-
-
 # Operators over the ranks of a data-parallel run.
 
 KINDS = "sum", "mean"

@@ -3,7 +3,6 @@
 from functools import partial
 
 from runner.host.lazy import reference_attribute
-from runner.train.model import Model
+from runner.train.model import Model as Model
 
-__all__ = ["Model"]
 __getattr__ = partial(reference_attribute, __name__)

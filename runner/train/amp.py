@@ -16,8 +16,6 @@ from runner.host.console import note_once
 from runner.train.loop import MakeSteps
 from runner.train.loss_scale_manager import DynamicLossScaleManager, LossScaleManager
 
-__all__ = ["build_train_network"]
-
 # `precision_mode` and loss scale of each level; O0 leaves both as they are.
 LEVELS: dict[str, tuple[str | None, type[DynamicLossScaleManager] | None]] = {
     "O0": (None, None),

@@ -13,7 +13,6 @@ from runner.validation.arguments import finite_number
 if TYPE_CHECKING:
     from urllib.request import OpenerDirector
 
-__all__ = ["download_mnist"]
 
 # urllib is imported where it is used: it takes 20 ms, and few runs download anything.
 

@@ -43,9 +43,6 @@ from runner.host.machine import require_memory
 from runner.validation.arguments import finite_number, one_of, whole_number
 from runner.validation.rules import LARGEST_FLOAT32, Rule
 
-__all__ = ["ArrayPreprocessing", "npz_arrays"]
-
-
 # Arrays in numpy's own files: a `.npz`, or a folder of `.npy` that are memory-mapped.
 #
 # Files are untrusted: nothing is unpickled, and element type, shape and size are checked by the header before memory is

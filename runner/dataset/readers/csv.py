@@ -34,9 +34,6 @@ from runner.host.json import StoredValues
 from runner.host.machine import require_memory
 from runner.validation.arguments import as_list, one_of, whole_number
 
-__all__ = ["TablePreprocessing", "csv_table"]
-
-
 # The rows of a CSV file as text, with the line of each, and the columns of a table.
 #
 # Files are untrusted: file, lines, fields and columns have maximal lengths, and every error has file and line. A column

@@ -39,9 +39,6 @@ from runner.host.json import StoredValues
 from runner.validation.arguments import flag, whole_number
 from runner.validation.rules import MAX_COUNT, Rule
 
-__all__ = ["ImagePreprocessing", "image_folder", "stored_preprocessing"]
-
-
 # Folders of classes: the image files in them, in an order that does not depend on the disk.
 
 EXPECTED = f"CLASS/NAME, with {', '.join(SUFFIXES)}"

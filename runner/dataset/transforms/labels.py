@@ -10,8 +10,6 @@ from runner.errors import ConfigError
 from runner.types import TensorType
 from runner.validation.arguments import whole_number
 
-__all__ = ["OneHot", "TypeCast"]
-
 
 class TypeCast(Transform):
     """Convert values to another element type: a `runner.dtype`, or anything that names one.

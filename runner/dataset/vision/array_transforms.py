@@ -24,7 +24,6 @@ from runner.errors import ConfigError
 from runner.types import TensorType
 from runner.validation.arguments import as_list, finite_number, one_of
 
-__all__ = ["HWC2CHW", "CenterCrop", "Normalize", "NormalizePad", "Pad", "Rescale", "Resize"]
 INTERPOLATIONS = (Inter.NEAREST, Inter.LINEAR, Inter.CUBIC)
 
 

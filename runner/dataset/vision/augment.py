@@ -28,8 +28,6 @@ from runner.errors import ConfigError
 from runner.types import TensorType
 from runner.validation.arguments import flag
 
-__all__ = ["RandomCrop", "RandomHorizontalFlip", "RandomVerticalFlip"]
-
 PADDING_DIVISOR = 8  # of a side: the usual 4 pixels around CIFAR-10's 32
 
 

@@ -1,6 +1,4 @@
 """The rules of ONNX operators, by kind."""
 
-from runner.importer.node_call import RULES
-from runner.importer.rules import elementwise, images, sequence, shape
-
-__all__ = ["RULES", "elementwise", "images", "sequence", "shape"]
+from runner.importer.node_call import RULES as RULES
+from runner.importer.rules import elementwise as elementwise, images as images, sequence as sequence, shape as shape

@@ -29,6 +29,7 @@ __all__ = [
     "set_prefetch_size",
     "set_seed",
 ]
+
 REFERENCE_WORKERS = 8
 LARGEST = 2**31 - 1
 MAX_FILE_BYTES = 1 << 20

@@ -18,7 +18,6 @@ from runner.errors import ConfigError, DataError
 from runner.host import files, json
 from runner.validation.arguments import flag, one_of, whole_number
 
-__all__ = ["CelebADataset", "Cifar100Dataset", "ImageFolderDataset", "ManifestDataset"]
 Folder = str | PathLike[str]
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 

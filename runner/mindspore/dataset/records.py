@@ -26,9 +26,6 @@ from runner.host.machine import require_memory
 from runner.mindspore.dataset.text import Shuffle, matching_files, shuffles
 from runner.validation.arguments import as_list, flag, whole_number
 
-__all__ = ["MindDataset", "Schema", "TFRecordDataset"]
-
-
 # `Schema`: names, element types and shapes of the columns of TFRecord files. Source: `mindspore.dataset` r1.2.
 
 TYPES = (

@@ -16,7 +16,6 @@ from runner.errors import ConfigError, DataError
 from runner.host import files
 from runner.validation.arguments import as_list
 
-__all__ = ["CSVDataset", "Shuffle", "TextFileDataset"]
 MAX_FILE_BYTES = 1 << 32
 
 

@@ -19,21 +19,6 @@ from runner.errors import ConfigError, known_names
 from runner.types import TensorType
 from runner.validation.arguments import finite_number, whole_number
 
-__all__ = [
-    "Compose",
-    "Concatenate",
-    "Duplicate",
-    "Fill",
-    "Mask",
-    "OneHotOp",
-    "PadEnd",
-    "RandomApply",
-    "RandomChoice",
-    "RandomOrder",
-    "Relational",
-    "Slice",
-    "Unique",
-]
 MAX_LENGTH = 1 << 24  # of a padded axis
 
 

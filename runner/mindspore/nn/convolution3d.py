@@ -13,7 +13,6 @@ from runner.ops.convolution.windows import Windows
 from runner.types import Shape
 from runner.validation.arguments import one_of, whole
 
-__all__ = ["Conv3d", "Conv3dTranspose"]
 Triple = tuple[int, int, int]
 Sides = tuple[int, int, int, int, int, int]  # head, tail, top, bottom, left, right
 MODES = "same", "valid", "pad"

@@ -12,15 +12,6 @@ from typing import ParamSpec
 from runner.nn import schedule as lr
 from runner.validation.arguments import whole
 
-__all__ = [
-    "cosine_decay_lr",
-    "exponential_decay_lr",
-    "inverse_decay_lr",
-    "natural_exp_decay_lr",
-    "piecewise_constant_lr",
-    "polynomial_decay_lr",
-    "warmup_lr",
-]
 P = ParamSpec("P")
 POSITIVE = ("total_step", "step_per_epoch", "decay_epoch", "warmup_epoch")
 

@@ -10,9 +10,6 @@ from runner.nn.cell import Cell
 from runner.ops.array import require
 from runner.validation.arguments import above, flag, one_of, whole
 
-__all__ = ["ClipByNorm", "Embedding", "EmbeddingLookup", "L1Regularizer", "MultiFieldEmbeddingLookup", "Norm"]
-
-
 # Norms of tensors: `Norm`, `ClipByNorm` and `L1Regularizer`.
 
 

@@ -9,8 +9,6 @@ from runner.nn.cell import Cell
 from runner.ops.composite import assign
 from runner.validation.arguments import flag
 
-__all__ = ["ForwardValueAndGrad", "ParameterUpdate", "WithGradCell"]
-
 
 class ForwardValueAndGrad(Cell):
     """Inputs of a network to its result and gradients, which `ops.GradOperation` describes.

@@ -17,7 +17,6 @@ from runner.ops.convolution.windows import Pair, Windows
 from runner.types import Shape, TensorType
 from runner.validation.arguments import above, at_most, one_of, whole
 
-__all__ = ["MSSSIM", "PSNR", "SSIM", "CentralCrop", "ImageGradients", "Pad", "ResizeBilinear", "Unfold"]
 MIRRORS = {"REFLECT": "reflect", "SYMMETRIC": "symmetric"}  # numpy's names
 
 

@@ -12,7 +12,6 @@ from runner.nn.cell import Cell
 from runner.nn.loss.losses import LossBase, Reduction, constant_weights
 from runner.validation.arguments import above, at_least, finite_number, flag, one_of, whole
 
-__all__ = ["CosineEmbeddingLoss", "DiceLoss", "FocalLoss", "MultiClassDiceLoss", "SampledSoftmaxLoss"]
 SMALLEST = 1e-20  # is added to probabilities before their logarithm, as in the reference
 
 

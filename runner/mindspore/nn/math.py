@@ -11,22 +11,6 @@ from runner.nn.cell import Cell
 from runner.ops.array import require
 from runner.validation.arguments import flag, whole
 
-__all__ = [
-    "DiGamma",
-    "LBeta",
-    "LGamma",
-    "MatDet",
-    "MatInverse",
-    "MatMul",
-    "MatrixDiag",
-    "MatrixDiagPart",
-    "MatrixSetDiag",
-    "Moments",
-    "Range",
-    "ReduceLogSumExp",
-    "Tril",
-    "Triu",
-]
 Axis = int | tuple[int, ...] | list[int]
 
 # Lanczos, "A precision approximation of the gamma function" (1964), with g = 7 and nine terms (Godfrey's numbers).

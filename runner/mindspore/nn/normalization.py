@@ -14,8 +14,6 @@ from runner.ops.convolution.windows import Pair, Quad
 from runner.types import Shape
 from runner.validation.arguments import above, at_least, at_most, flag, whole
 
-__all__ = ["Conv2dBnAct", "DenseBnAct", "GroupNorm", "InstanceNorm2d"]
-
 
 class _PerSample(Cell):
     """Base: x (N, C, H, W) normalised by mean and biased variance of groups of channels, for each sample.

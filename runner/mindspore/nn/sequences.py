@@ -19,8 +19,6 @@ from runner.ops.array import require
 from runner.types import Shape, resolve_axes
 from runner.validation.arguments import at_least, at_most, flag, whole
 
-__all__ = ["LSTM", "LSTMCell", "TimeDistributed"]
-
 
 class Sizes(NamedTuple):
     """The numbers that determine the weights; `directions` is 2 for a bidirectional layer."""

@@ -8,32 +8,12 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.values import Tensor, Value
-from runner.dtype import bool_, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64
+from runner.dtype import bool_, float32, float64, int32, int64, uint32
 from runner.errors import ConfigError
 from runner.ops.array import Cast, Reshape
 from runner.ops.elementwise.compare import Select
 from runner.ops.indexing.gather import Gather
 from runner.types import resolve_axes
-
-__all__ = [
-    "bool_",
-    "float16",
-    "float32",
-    "float64",
-    "float_",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "int_",
-    "promote_types",
-    "uint",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-]
-
 
 # Element types and constants of `mindspore.numpy`; `int_` and `float_` have 32 bits there.
 

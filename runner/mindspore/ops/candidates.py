@@ -17,8 +17,6 @@ from runner.ops.random import uniform
 from runner.ops.reduce import ReduceSum
 from runner.validation.arguments import flag, whole
 
-__all__ = ["LogUniformCandidateSampler", "RandomChoiceWithMask", "UniformCandidateSampler"]
-
 
 @dataclass(frozen=True)
 class RandomChoiceWithMask(ComposedOperator):

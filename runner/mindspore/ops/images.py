@@ -9,8 +9,6 @@ from runner.ops.composition import ComposedOperator
 from runner.ops.convolution.operators import Conv2D
 from runner.ops.elementwise.arithmetic import Pow, Square
 
-__all__ = ["LRN", "DepthwiseConv2dNative"]
-
 
 @dataclass(frozen=True)
 class LRN(ComposedOperator):

@@ -19,29 +19,6 @@ from runner.ops.indexing.gather import Gather, ScatterReduce, UnsortedSegmentSum
 from runner.ops.reduce import nan_where
 from runner.types import TensorType
 
-__all__ = [
-    "EmbeddingLookup",
-    "IndexAdd",
-    "InplaceAdd",
-    "InplaceSub",
-    "InplaceUpdate",
-    "ScatterAdd",
-    "ScatterDiv",
-    "ScatterMax",
-    "ScatterMin",
-    "ScatterMul",
-    "ScatterNdAdd",
-    "ScatterNdSub",
-    "ScatterNdUpdate",
-    "ScatterNonAliasingAdd",
-    "ScatterSub",
-    "ScatterUpdate",
-    "Unique",
-    "UnsortedSegmentMax",
-    "UnsortedSegmentMin",
-    "UnsortedSegmentProd",
-]
-
 
 @dataclass(frozen=True)
 class ScatterNd(ComposedOperator):

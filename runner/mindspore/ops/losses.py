@@ -14,16 +14,6 @@ from runner.ops.elementwise.compare import Less, Maximum, Select
 from runner.ops.indexing.gather import Gather, GatherD
 from runner.ops.reduce import ReduceMean, ReduceSum
 
-__all__ = [
-    "BCEWithLogitsLoss",
-    "BinaryCrossEntropy",
-    "KLDivLoss",
-    "L2Loss",
-    "L2Normalize",
-    "NLLLoss",
-    "SigmoidCrossEntropyWithLogits",
-    "SmoothL1Loss",
-]
 REDUCTIONS: dict[str, Callable[[Value], Value]] = {
     "none": lambda x: x,
     "mean": lambda x: ReduceMean()(x),

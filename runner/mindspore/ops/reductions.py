@@ -19,19 +19,6 @@ from runner.ops.matrices import MatMul
 from runner.ops.reduce import Argmax, Argmin, ReduceSum, Reduction
 from runner.types import TensorType
 
-__all__ = [
-    "AccumulateNV2",
-    "AddN",
-    "ArgMaxWithValue",
-    "ArgMinWithValue",
-    "ConfusionMatrix",
-    "EqualCount",
-    "InTopK",
-    "ReduceAll",
-    "ReduceAny",
-    "SquareSumAll",
-]
-
 
 @dataclass(frozen=True)
 class AddN(ComposedOperator):

@@ -12,21 +12,6 @@ from runner.ops.composition import ComposedOperator, require_parameter
 from runner.ops.elementwise.arithmetic import Abs, Exp, Pow, Sign, Sqrt, Square
 from runner.ops.elementwise.compare import Greater, Maximum, Select
 
-__all__ = [
-    "ApplyAdaMax",
-    "ApplyAdadelta",
-    "ApplyAdagrad",
-    "ApplyAdagradV2",
-    "ApplyAddSign",
-    "ApplyCenteredRMSProp",
-    "ApplyFtrl",
-    "ApplyGradientDescent",
-    "ApplyPowerSign",
-    "ApplyProximalAdagrad",
-    "ApplyProximalGradientDescent",
-    "ApplyRMSProp",
-]
-
 
 @dataclass(frozen=True)
 class ComposedUpdateRule(ComposedOperator):

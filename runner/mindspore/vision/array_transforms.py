@@ -31,29 +31,6 @@ from runner.errors import ConfigError
 from runner.mindspore.vision import color
 from runner.validation.arguments import above, as_list, finite_number, flag, whole_number
 
-__all__ = [
-    "AutoContrast",
-    "CutMixBatch",
-    "CutOut",
-    "Decode",
-    "Equalize",
-    "Invert",
-    "MixUpBatch",
-    "RandomAffine",
-    "RandomColor",
-    "RandomColorAdjust",
-    "RandomCropDecodeResize",
-    "RandomPosterize",
-    "RandomResize",
-    "RandomResizedCrop",
-    "RandomRotation",
-    "RandomSelectSubpolicy",
-    "RandomSharpness",
-    "RandomSolarize",
-    "SoftDvppDecodeRandomCropResizeJpeg",
-    "SoftDvppDecodeResizeJpeg",
-    "UniformAugment",
-]
 LARGEST_FACTOR = float(1 << 24)
 
 

@@ -48,42 +48,6 @@ from runner.mindspore.vision.array_transforms import (
 from runner.types import TensorType
 from runner.validation.arguments import above, as_list, finite_number, flag, one_of, whole_number
 
-__all__ = [
-    "HWC2CHW",
-    "AutoContrast",
-    "CenterCrop",
-    "Cutout",
-    "Decode",
-    "Equalize",
-    "FiveCrop",
-    "Grayscale",
-    "HsvToRgb",
-    "Invert",
-    "LinearTransformation",
-    "MixUp",
-    "Normalize",
-    "NormalizePad",
-    "Pad",
-    "RandomAffine",
-    "RandomColor",
-    "RandomColorAdjust",
-    "RandomCrop",
-    "RandomErasing",
-    "RandomGrayscale",
-    "RandomHorizontalFlip",
-    "RandomPerspective",
-    "RandomResizedCrop",
-    "RandomRotation",
-    "RandomSharpness",
-    "RandomVerticalFlip",
-    "Resize",
-    "RgbToHsv",
-    "TenCrop",
-    "ToPIL",
-    "ToTensor",
-    "ToType",
-    "UniformAugment",
-]
 EVERY_INTER = (Inter.NEAREST, Inter.ANTIALIAS, Inter.BILINEAR, Inter.BICUBIC)
 TURNING_INTER = (Inter.NEAREST, Inter.BILINEAR, Inter.BICUBIC)
 

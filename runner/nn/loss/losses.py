@@ -12,17 +12,6 @@ from runner.errors import ConfigError, ShapeError
 from runner.nn.cell import Cell
 from runner.validation.arguments import above, at_least
 
-__all__ = [
-    "BCELoss",
-    "BCEWithLogitsLoss",
-    "L1Loss",
-    "LossBase",
-    "MAELoss",
-    "MSELoss",
-    "RMSELoss",
-    "SmoothL1Loss",
-    "SoftmaxCrossEntropyWithLogits",
-]
 REDUCTIONS = ("none", "mean", "sum")
 Weights: TypeAlias = float | Value
 Reduction: TypeAlias = str | None

@@ -13,8 +13,6 @@ from runner.errors import ConfigError, ShapeError
 from runner.nn.cell import Cell
 from runner.validation.keywords import KeywordNames
 
-__all__ = ["Metric", "rearrange_inputs"]
-
 
 @runtime_checkable
 class AnyMetric(Protocol):

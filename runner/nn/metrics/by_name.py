@@ -33,8 +33,6 @@ from runner.nn.metrics.others import (
     RootMeanSquareDistance,
 )
 
-__all__ = ["get_metric_fn", "get_metrics", "names"]
-
 # The metrics that `Model(metrics=...)` knows by name; `runner/config/groups/entries.py` has those of configs.
 METRICS: dict[str, type[Metric]] = {
     "loss": Loss,

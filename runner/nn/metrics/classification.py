@@ -12,22 +12,6 @@ from runner.nn.metrics.base import Mean, Metric, is_one_hot, of_arrays, require_
 from runner.validation.arguments import flag, one_of, whole
 from runner.validation.rules import Rule
 
-__all__ = [
-    "F1",
-    "ROC",
-    "Accuracy",
-    "ConfusionMatrix",
-    "ConfusionMatrixMetric",
-    "Fbeta",
-    "Precision",
-    "Recall",
-    "Top1CategoricalAccuracy",
-    "Top5CategoricalAccuracy",
-    "TopKCategoricalAccuracy",
-    "auc",
-]
-
-
 # How metrics of classification read outputs and targets: classes, one logit for two of them, or several labels.
 
 EvalType = Literal["classification", "multilabel"]

@@ -21,20 +21,6 @@ from runner.nn.metrics.base import (
 )
 from runner.validation.arguments import above, flag, one_of, whole
 
-__all__ = [
-    "MAE",
-    "MSE",
-    "R2",
-    "BleuScore",
-    "CosineSimilarity",
-    "Dice",
-    "HausdorffDistance",
-    "Loss",
-    "MeanSurfaceDistance",
-    "OcclusionSensitivity",
-    "Perplexity",
-    "RootMeanSquareDistance",
-]
 DistanceMetric = Literal["euclidean", "chessboard", "taxicab"]
 DISTANCES: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # of differences (..., D)
     "euclidean": lambda steps: np.sqrt(np.square(steps).sum(-1)),

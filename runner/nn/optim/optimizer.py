@@ -15,9 +15,6 @@ from runner.nn.schedule import LearningRateSchedule, PerStepLR, schedule_of
 from runner.validation.arguments import Where, above, at_least, flag, one_of, scalar
 from runner.validation.rules import Frozen
 
-__all__ = ["Optimizer"]
-
-
 # Parameter groups of optimizers: dicts with parameters and their own learning rate, weight decay or centralization.
 
 KEYS = ("params", "lr", "weight_decay", "grad_centralization", "order_params")

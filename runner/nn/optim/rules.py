@@ -13,21 +13,6 @@ from runner.nn.optim.optimizer import LearningRate, Optimizer, Parameters
 from runner.nn.schedule import LearningRateSchedule
 from runner.validation.arguments import above, at_least, finite_number, flag
 
-__all__ = [
-    "FTRL",
-    "LARS",
-    "SGD",
-    "Adagrad",
-    "Adam",
-    "AdamOffload",
-    "AdamWeightDecay",
-    "Lamb",
-    "LazyAdam",
-    "Momentum",
-    "ProximalAdagrad",
-    "RMSProp",
-]
-
 
 class Adam(Optimizer):
     """Adaptive moments (Kingma and Ba, 2014), with `use_nesterov` of the next step.

@@ -26,8 +26,6 @@ from runner.ops.indexing.slices import StridedSliceGrad
 from runner.ops.matrices import blocked_product, unpacked_sum
 from runner.types import Shape, TensorType
 
-__all__ = ["Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput"]
-
 
 @primitive
 class Conv2D(Convolution):

@@ -27,9 +27,6 @@ from runner.ops.indexing.slices import StridedSlice
 from runner.ops.reduce import Argmax, is_nan, nan_where
 from runner.types import Shape, TensorType
 
-__all__ = ["AvgPool", "AvgPoolGrad", "MaxPool", "MaxPoolGrad", "MaxPoolWithArgmax"]
-
-
 # Pooling in batch-last layout, for disjoint windows: one axis at a time, on whole rows of memory.
 #
 # Columns first, then rows: the first maximum of the first maxima of the rows is the first one in row-major order.

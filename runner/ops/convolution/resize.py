@@ -18,7 +18,6 @@ from runner.ops.indexing.gather import UnsortedSegmentSum
 from runner.ops.reduce import ReduceSum
 from runner.types import Shape, TensorType
 
-__all__ = ["ResizeBilinear", "ResizeNearestNeighbor"]
 RESIZED = dt.float32, dt.int32, dt.int8, dt.uint8  # what onnxruntime's own operator takes
 
 

@@ -16,43 +16,6 @@ from runner.ops.array import Cast, require
 from runner.ops.reduce import unbroadcast
 from runner.types import TensorType, broadcast
 
-__all__ = [
-    "Abs",
-    "Add",
-    "BitwiseAnd",
-    "BitwiseOr",
-    "BitwiseXor",
-    "Ceil",
-    "Cos",
-    "Exp",
-    "FloatStatus",
-    "Floor",
-    "FloorDiv",
-    "FloorMod",
-    "Invert",
-    "IsFinite",
-    "IsInf",
-    "IsNan",
-    "Log",
-    "Mod",
-    "Mul",
-    "Neg",
-    "OnesLike",
-    "Pow",
-    "RealDiv",
-    "Reciprocal",
-    "Rint",
-    "Round",
-    "Rsqrt",
-    "Sign",
-    "Sin",
-    "Sqrt",
-    "Square",
-    "Sub",
-    "ZerosLike",
-]
-
-
 # Elementwise passes over large arrays in blocks, which threads compute.
 
 DIVIDED = 1 << 18  # elements; smaller arrays stay in the caches as they are

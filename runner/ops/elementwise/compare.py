@@ -15,24 +15,6 @@ from runner.ops.elementwise.arithmetic import Binary, Unary, broadcast_forms
 from runner.ops.reduce import BroadcastTo, ReduceSum, Reduction, is_nan, nan_where, unbroadcast
 from runner.types import TensorType, broadcast
 
-__all__ = [
-    "Equal",
-    "Greater",
-    "GreaterEqual",
-    "Less",
-    "LessEqual",
-    "LogicalAnd",
-    "LogicalNot",
-    "LogicalOr",
-    "Maximum",
-    "Minimum",
-    "NotEqual",
-    "ReduceMax",
-    "ReduceMin",
-    "ReduceProd",
-    "Select",
-]
-
 
 class Extremum(Binary):
     """Base of Maximum and Minimum: where the operands are equal, the gradient goes to x."""

@@ -13,19 +13,6 @@ from runner.ops.elementwise.arithmetic import Binary, Log, RealDiv, Unary, nonze
 from runner.ops.elementwise.compare import Comparison, Select
 from runner.ops.reduce import unbroadcast
 
-__all__ = [
-    "ApproximateEqual",
-    "Div",
-    "DivNoNan",
-    "MulNoNan",
-    "SquaredDifference",
-    "TruncateDiv",
-    "TruncateMod",
-    "Xdivy",
-    "Xlogy",
-]
-
-
 # Bases of elementwise functions whose gradient is the adjoint times a derivative that is written in operators.
 
 Slope = Callable[[], Operand]

@@ -13,23 +13,6 @@ from runner.core.values import Value
 from runner.ops.elementwise.arithmetic import Exp, Reciprocal, Rsqrt, Sqrt
 from runner.ops.elementwise.division import Slope, Smooth, SmoothBinary
 
-__all__ = [
-    "ACos",
-    "Acosh",
-    "Asin",
-    "Asinh",
-    "Atan",
-    "Atan2",
-    "Atanh",
-    "Cosh",
-    "Erf",
-    "Erfc",
-    "Expm1",
-    "Log1p",
-    "Sinh",
-    "Tan",
-]
-
 
 class Angular(Smooth):
     """Base: functions that lose digits in Float16."""

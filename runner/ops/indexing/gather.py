@@ -17,20 +17,6 @@ from runner.ops.array import Transpose, require
 from runner.ops.elementwise.arithmetic import ZerosLike
 from runner.types import Shape, TensorType, resolve_axes
 
-__all__ = [
-    "Gather",
-    "GatherD",
-    "GatherDGrad",
-    "GatherNd",
-    "OneHot",
-    "ScatterNd",
-    "ScatterReduce",
-    "Sort",
-    "TensorScatterUpdate",
-    "TopK",
-    "UnsortedSegmentSum",
-]
-
 
 @primitive
 class OneHot(Primitive):

@@ -16,8 +16,6 @@ from runner.errors import ConfigError, RunnerError, ShapeError
 from runner.ops.array import Cast, ExpandDims, Reshape, Transpose, require
 from runner.types import Shape, TensorType, broadcast
 
-__all__ = ["StridedSlice", "StridedSliceGrad"]
-
 
 @family
 class Strided(Primitive):

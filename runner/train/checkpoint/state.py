@@ -23,9 +23,6 @@ from runner.host.ownership import RECORD
 from runner.validation.arguments import whole
 from runner.validation.rules import Frozen
 
-__all__ = ["SavedCheckpoint", "load", "newest", "prune", "save", "sweep_temporaries"]
-
-
 # `MANIFEST.json`: the files of a checkpoint, the progress of its run, and a sha256 of these values.
 #
 # The hash is over the values, so it is independent of the layout and detects a flipped bit in a number of steps.

@@ -3,7 +3,6 @@
 from functools import partial
 
 from runner.host.lazy import reference_attribute
-from runner.train.summary.summary_record import SummaryRecord
+from runner.train.summary.summary_record import SummaryRecord as SummaryRecord
 
-__all__ = ["SummaryRecord"]
 __getattr__ = partial(reference_attribute, __name__)

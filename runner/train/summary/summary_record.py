@@ -19,9 +19,6 @@ from runner.nn.cell import Cell
 from runner.ops.effects import NewestValues
 from runner.validation.arguments import flag, one_of, whole
 
-__all__ = ["SummaryRecord"]
-
-
 # The values of summaries as fields of TensorBoard's message `Summary.Value`, by plugin.
 #
 # Sources: tensorflow/core/framework/summary.proto, tensor.proto and types.proto.
