@@ -222,14 +222,14 @@ class Primitive(PrimitiveSettings, Rewrites, KeywordNames):
     def __repr__(self) -> str:
         return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in self.attributes().items())})"
 
-    def __call__(self, *operands: Any) -> Any:
+    def __call__(self, *operands: Any) -> Value:
         op: Primitive = self
         if self.arity is None and len(operands) == 1 and isinstance(operands[0], list | tuple):
             operands = tuple(operands[0])  # the reference's way to pass any number of tensors
         if self.arity is not None and len(operands) != self.arity:
             op, operands = self._with_statics(operands)
         outputs = _stack[-1].bind(op, operands)
-        return outputs[0] if len(outputs) == 1 else outputs
+        return outputs[0] if len(outputs) == 1 else outputs  # type: ignore[return-value]  # unpacks like a value
 
     def _with_statics(self, operands: tuple[Any, ...]) -> tuple[Self, tuple[Any, ...]]:
         assert self.arity is not None

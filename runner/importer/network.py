@@ -378,7 +378,7 @@ class OnnxNetwork(Cell):
             raise ShapeError("an input of an ONNX file has another shape", **rows, repair=repair)
         if declared.dtype is None or x.dtype is declared.dtype or (x.dtype.is_float and declared.dtype.is_float):
             return x
-        return ops.Cast()(x, declared.dtype)  # type: ignore[no-any-return]
+        return ops.Cast()(x, declared.dtype)
 
 
 def imported(path: Path, output: str = "", logits: bool = True) -> OnnxGraph:

@@ -24,8 +24,7 @@ class Activation(Cell):
         self.operator = operator
 
     def construct(self, x: Value) -> Value:
-        output: Value = self.operator(x)
-        return output
+        return self.operator(x)
 
 
 class ReLU(Activation):
@@ -85,8 +84,7 @@ class FastGelu(Cell):
         self.sigmoid = ops.Sigmoid()
 
     def construct(self, x: Value) -> Value:
-        output: Value = x * self.sigmoid(x * 1.702)
-        return output
+        return x * self.sigmoid(x * 1.702)
 
 
 class LogSigmoid(Cell):
@@ -97,8 +95,7 @@ class LogSigmoid(Cell):
         self.softplus = ops.Softplus()
 
     def construct(self, x: Value) -> Value:
-        output: Value = -self.softplus(-x)
-        return output
+        return -self.softplus(-x)
 
 
 class ELU(Activation):
@@ -133,8 +130,7 @@ class LeakyReLU(Cell):
         self.choose = ops.Maximum() if alpha <= 1 else ops.Minimum()
 
     def construct(self, x: Value) -> Value:
-        output: Value = self.choose(x * self.alpha, x)
-        return output
+        return self.choose(x * self.alpha, x)
 
 
 class PReLU(Cell):
@@ -147,8 +143,7 @@ class PReLU(Cell):
         self.prelu = ops.PReLU()
 
     def construct(self, x: Value) -> Value:
-        output: Value = self.prelu(x, self.w)
-        return output
+        return self.prelu(x, self.w)
 
 
 _LAYERS = ReLU, Sigmoid, Tanh, Softmax, LogSoftmax, ReLU6, GELU, ELU, LeakyReLU, PReLU, HSwish, HSigmoid, LogSigmoid
@@ -231,8 +226,7 @@ class Flatten(Cell):
         self.flatten = ops.Flatten()
 
     def construct(self, x: Value) -> Value:
-        output: Value = self.flatten(x)
-        return output
+        return self.flatten(x)
 
 
 class Dropout(Cell):

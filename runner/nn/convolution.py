@@ -194,8 +194,7 @@ class _OneAxis(_Convolution):
 
     def construct(self, x: Value) -> Value:
         require(x.ndim == 3, f"{type(self).__name__} needs floats (N, C, L)", x=x.type)
-        output: Value = self.squeeze(self._images(self.expand_dims(x, 2)))
-        return output
+        return self.squeeze(self._images(self.expand_dims(x, 2)))
 
 
 class Conv1d(_OneAxis, _Forward):

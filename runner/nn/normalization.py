@@ -155,8 +155,7 @@ class BatchNorm3d(Cell):
     def construct(self, x: Value) -> Value:
         require(x.ndim == 5, "BatchNorm3d takes (N, C, D, H, W)", x=x.type)
         images = self.reshape(x, (*x.shape[:2], x.shape[2] * x.shape[3], x.shape[4]))
-        output: Value = self.reshape(self.bn2d(images), x.shape)
-        return output
+        return self.reshape(self.bn2d(images), x.shape)
 
 
 class SyncBatchNorm(BatchNormalization):
@@ -264,8 +263,7 @@ class LayerNorm(Cell):
         self.layer_norm = ops.LayerNorm(begin_norm_axis, begin_params_axis, float(epsilon))
 
     def construct(self, x: Value) -> Value:
-        output: Value = self.layer_norm(x, self.gamma, self.beta)[0]
-        return output
+        return self.layer_norm(x, self.gamma, self.beta)[0]
 
     def extend_repr(self) -> str:
         norm = self.layer_norm

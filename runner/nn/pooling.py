@@ -47,8 +47,7 @@ class MaxPool2d(_Pooling):
         self.max_pool = ops.MaxPool(*self._window, padding=edge[0], dilation=edge[1], ceil_mode=ceil_mode)
 
     def construct(self, x: Value) -> Value:
-        output: Value = self.max_pool(x)
-        return output
+        return self.max_pool(x)
 
 
 class AvgPool2d(_Pooling):
@@ -75,8 +74,7 @@ class AvgPool2d(_Pooling):
         )
 
     def construct(self, x: Value) -> Value:
-        output: Value = self.avg_pool(x)
-        return output
+        return self.avg_pool(x)
 
 
 class _OneAxis(_Pooling):
@@ -92,8 +90,7 @@ class _OneAxis(_Pooling):
 
     def _pooled(self, x: Value, pool: Primitive) -> Value:
         require(x.ndim == 3, f"{type(self).__name__} needs floats (N, C, L)", x=x.type)
-        output: Value = self.squeeze(pool(self.expand_dims(x, 2)))
-        return output
+        return self.squeeze(pool(self.expand_dims(x, 2)))
 
 
 class MaxPool1d(_OneAxis):

@@ -112,8 +112,8 @@ class WithLossCell(Cell):
 
     def construct(self, *columns: Value) -> Value:
         *data, label = columns
-        loss: Value = returned(self._loss_fn, self._loss_fn(returned(self._backbone, self._backbone(*data)), label))
-        return loss
+        result: Value = returned(self._loss_fn, self._loss_fn(returned(self._backbone, self._backbone(*data)), label))
+        return result
 
 
 class WithEvalCell(Cell):
@@ -198,8 +198,7 @@ class StepCell(Cell):
         """The loss that the step returns."""
         if not self.reducer_flag:
             return loss
-        mean: Value = ops.AllReduce("mean")(loss)
-        return mean
+        return ops.AllReduce("mean")(loss)
 
 
 def _identity(gradients: Any) -> Any:
@@ -281,8 +280,7 @@ class DynamicLossScaleUpdateCell(FixedLossScaleUpdateCell):
         self.assign(self.good_steps, self.select(grows, 0, good))
         larger = ops.Minimum()(loss_scale * self.scale_factor, LARGEST)
         smaller = ops.Maximum()(loss_scale * (1.0 / self.scale_factor), 1.0)
-        updated: Value = self.select(finite, self.select(grows, larger, loss_scale), smaller)
-        return updated
+        return self.select(finite, self.select(grows, larger, loss_scale), smaller)
 
 
 class TrainOneStepWithLossScaleCell(StepCell):
@@ -341,7 +339,7 @@ class TrainOneStepWithLossScaleCell(StepCell):
         """Whether an element is not finite: a Bool scalar, which all ranks have in common for reduced gradients."""
         values = list(values_of(compute_output))
         with current().use_precision(None):
-            return ops.LogicalNot()(self.all_finite(values))  # type: ignore[no-any-return]
+            return ops.LogicalNot()(self.all_finite(values))
 
     def process_loss_scale(self, overflow: Value) -> bool:
         """Count an overflow and update the scale; False.
@@ -358,8 +356,7 @@ class TrainOneStepWithLossScaleCell(StepCell):
     def all_finite(self, values: list[Value]) -> Value:
         """Whether all elements of all values are finite: a Bool scalar."""
         status = [current().with_dtype(ops.FloatStatus()(value), self.scale_sense.dtype) for value in values]
-        finite: Value = ops.Equal()(ops.ReduceSum()(ops.Concat()(*status)), 0.0)
-        return finite
+        return ops.Equal()(ops.ReduceSum()(ops.Concat()(*status)), 0.0)
 
     def count(self, finite: Value) -> None:
         """Update counters and scale."""

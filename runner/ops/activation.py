@@ -368,8 +368,7 @@ class Softsign(Smooth):
 
     def slope(self, x: Value, y: Value) -> Value:
         share = Reciprocal()(Abs()(x) + 1.0)
-        slope: Value = share * share
-        return slope
+        return share * share
 
 
 @primitive
@@ -384,8 +383,7 @@ class Mish(Smooth):
 
     def slope(self, x: Value, y: Value) -> Value:
         share = Tanh()(Softplus()(x))
-        slope: Value = share + x * (1.0 - share * share) * Sigmoid()(x)
-        return slope
+        return share + x * (1.0 - share * share) * Sigmoid()(x)
 
     def lower(self, b: Builder, x: str) -> str:
         return b.node("Mul", (x, b.node("Tanh", (Softplus().lower(b, x),))))
@@ -401,8 +399,7 @@ class SeLU(Smooth):
         return np.asarray(SELU_SCALE * Elu(SELU_ALPHA).kernel(x), x.dtype)
 
     def slope(self, x: Value, y: Value) -> Value:
-        slope: Value = Select()(x > 0.0, Tensor(SELU_SCALE, x.dtype), y + SELU_SCALE * SELU_ALPHA)
-        return slope
+        return Select()(x > 0.0, Tensor(SELU_SCALE, x.dtype), y + SELU_SCALE * SELU_ALPHA)
 
     def lower(self, b: Builder, x: str) -> str:
         return b.node("Mul", (Elu(SELU_ALPHA).lower(b, x), b.const(SELU_SCALE, like=x)))
@@ -420,8 +417,7 @@ class FastGeLU(Smooth):
 
     def slope(self, x: Value, y: Value) -> Value:
         share = Sigmoid()(x * GELU_SLOPE)
-        slope: Value = share + x * GELU_SLOPE * share * (1.0 - share)
-        return slope
+        return share + x * GELU_SLOPE * share * (1.0 - share)
 
     def lower(self, b: Builder, x: str) -> str:
         steep = b.node("Exp", (b.node("Mul", (x, b.const(-GELU_SLOPE, like=x))),))

@@ -30,8 +30,7 @@ class Diag(ComposedOperator):
         require(input_x.ndim >= 1, "needs at least one axis", x=input_x.type)
         diagonal = Tensor(np.eye(input_x.size, dtype=bool))
         rows = Select()(diagonal, Reshape((input_x.size, 1))(input_x), Tensor(np.zeros((), input_x.dtype.numpy)))
-        result: Value = Reshape(input_x.shape * 2)(rows)
-        return result
+        return Reshape(input_x.shape * 2)(rows)
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,7 @@ class DiagPart(ComposedOperator):
         require(half > 0 and input_x.shape == shape * 2, "needs the same axes twice", x=input_x.type)
         count = int(np.prod(shape))
         flat = Reshape((input_x.size,))(input_x)
-        result: Value = Reshape(shape)(StridedSlice()(flat, (0,), (input_x.size,), (count + 1,)))
-        return result
+        return Reshape(shape)(StridedSlice()(flat, (0,), (input_x.size,), (count + 1,)))
 
 
 @dataclass(frozen=True)
@@ -105,8 +103,7 @@ def _block(x: Value, axis: int, start: int, count: int) -> Value:
     """`count` elements of an axis, and the others whole."""
     begin, size = [0] * x.ndim, list(x.shape)
     begin[axis], size[axis] = start, count
-    result: Value = Slice()(x, begin, size)
-    return result
+    return Slice()(x, begin, size)
 
 
 @dataclass(frozen=True)
@@ -118,8 +115,7 @@ class Padding(ComposedOperator):
     def compose(self, x: Value) -> Value:
         require(x.ndim >= 1 and x.shape[-1] == 1, "the last axis must have length 1", x=x.type)
         require(self.pad_dim_size >= 1, "pad_dim_size must be positive", given=self.pad_dim_size)
-        result: Value = Pad((*((0, 0),) * (x.ndim - 1), (0, self.pad_dim_size - 1)))(x)
-        return result
+        return Pad((*((0, 0),) * (x.ndim - 1), (0, self.pad_dim_size - 1)))(x)
 
 
 @dataclass(frozen=True)
@@ -130,8 +126,7 @@ class ParallelConcat(ComposedOperator):
         xs = as_tensors(values)
         fits = all(x.ndim >= 1 and x.shape[0] == 1 for x in xs)
         require(fits, "the first axes must have length 1", given=", ".join(str(x.type) for x in xs))
-        result: Value = Concat(0)(*xs)
-        return result
+        return Concat(0)(*xs)
 
 
 @dataclass(frozen=True)
@@ -149,14 +144,12 @@ class ReverseSequence(ComposedOperator):
         steps = _along(Tensor(np.arange(x.shape[seq], dtype=lengths.dtype.numpy)), seq, x.ndim)
         ends = _along(lengths, batch, x.ndim)
         places = Select()(Greater()(ends, steps), ends - 1 - steps, steps)
-        result: Value = GatherD(seq)(x, BroadcastTo(x.shape)(places))
-        return result
+        return GatherD(seq)(x, BroadcastTo(x.shape)(places))
 
 
 def _along(vector: Value, axis: int, ndim: int) -> Value:
     """A vector along an axis, with length 1 in the others."""
-    result: Value = Reshape(tuple(-1 if k == axis else 1 for k in range(ndim)))(vector)
-    return result
+    return Reshape(tuple(-1 if k == axis else 1 for k in range(ndim)))(vector)
 
 
 @dataclass(frozen=True)
@@ -171,8 +164,7 @@ class SpaceToDepth(ComposedOperator):
         require(fits, "needs (N, C, H, W) of whole blocks", x=x.type, block_size=b)
         n, c, h, w = x.shape
         split = Reshape((n, c, h // b, b, w // b, b))(x)
-        result: Value = Reshape((n, c * b * b, h // b, w // b))(Transpose((0, 3, 5, 1, 2, 4))(split))
-        return result
+        return Reshape((n, c * b * b, h // b, w // b))(Transpose((0, 3, 5, 1, 2, 4))(split))
 
 
 @dataclass(frozen=True)
@@ -186,8 +178,7 @@ class DepthToSpace(ComposedOperator):
         require(x.ndim == 4 and x.shape[1] % (b * b) == 0, "needs b * b channels for each", x=x.type, block_size=b)
         n, c, h, w = x.shape
         split = Reshape((n, b, b, c // (b * b), h, w))(x)
-        result: Value = Reshape((n, c // (b * b), h * b, w * b))(Transpose((0, 3, 4, 1, 5, 2))(split))
-        return result
+        return Reshape((n, c // (b * b), h * b, w * b))(Transpose((0, 3, 4, 1, 5, 2))(split))
 
 
 def _block_size(given: Any) -> int:
@@ -209,8 +200,7 @@ class SpaceToBatchND(ComposedOperator):
         n, c, h, w = padded.shape
         require(h % b1 == w % b2 == 0, "needs whole blocks after padding", padded=padded.type, block_shape=(b1, b2))
         split = Reshape((n, c, h // b1, b1, w // b2, b2))(padded)
-        result: Value = Reshape((n * b1 * b2, c, h // b1, w // b2))(Transpose((3, 5, 0, 1, 2, 4))(split))
-        return result
+        return Reshape((n * b1 * b2, c, h // b1, w // b2))(Transpose((3, 5, 0, 1, 2, 4))(split))
 
 
 @dataclass(frozen=True)
@@ -228,8 +218,7 @@ class BatchToSpaceND(ComposedOperator):
         split = Reshape((b1, b2, n // (b1 * b2), c, h, w))(x)
         whole = Reshape((n // (b1 * b2), c, h * b1, w * b2))(Transpose((2, 3, 4, 0, 5, 1))(split))
         size = (*whole.shape[:2], h * b1 - top - bottom, w * b2 - left - right)
-        result: Value = Slice()(whole, (0, 0, top, left), size)
-        return result
+        return Slice()(whole, (0, 0, top, left), size)
 
 
 @dataclass(frozen=True)
@@ -240,8 +229,7 @@ class SpaceToBatch(ComposedOperator):
     paddings: Any
 
     def compose(self, x: Value) -> Value:
-        result: Value = SpaceToBatchND(_block_size(self.block_size), self.paddings)(x)
-        return result
+        return SpaceToBatchND(_block_size(self.block_size), self.paddings)(x)
 
 
 @dataclass(frozen=True)
@@ -252,8 +240,7 @@ class BatchToSpace(ComposedOperator):
     crops: Any
 
     def compose(self, x: Value) -> Value:
-        result: Value = BatchToSpaceND(_block_size(self.block_size), self.crops)(x)
-        return result
+        return BatchToSpaceND(_block_size(self.block_size), self.crops)(x)
 
 
 def _blocks(given: Any) -> tuple[int, int]:
@@ -277,7 +264,7 @@ class TupleOutput(Primitive):
 
     computes: ClassVar = False
 
-    def __call__(self, *operands: Any) -> tuple[Any, ...]:
+    def __call__(self, *operands: Any) -> Any:
         outputs = super().__call__(*operands)
         return outputs if isinstance(outputs, tuple) else (outputs,)
 
@@ -354,7 +341,7 @@ class Stack(Primitive):
         return np.stack(xs, self.axis)
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return Unstack(self.axis)(douts[0])
+        return tuple(Unstack(self.axis)(douts[0]))
 
     def lower(self, b: Builder, *xs: str) -> str:
         shape, at = b.type(xs[0]).shape, self._at(b.type(xs[0]).ndim)
@@ -433,8 +420,7 @@ def filled(dtype: dt.DType, shape: int | Shape | list[int], value: Any) -> Value
     number = np.asarray(value.asnumpy() if isinstance(value, Tensor) else value, dt.of(dtype).numpy)
     if not is_nested():
         return Tensor(np.full(lengths, number))
-    result: Value = BroadcastTo(lengths)(Tensor(number))
-    return result
+    return BroadcastTo(lengths)(Tensor(number))
 
 
 def known(value: Any, what: str) -> Any:

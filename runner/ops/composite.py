@@ -43,8 +43,7 @@ def clip_by_value(x: Value, clip_value_min: Operand, clip_value_max: Operand) ->
     Where x equals a bound the gradient goes to x. If `clip_value_min` is larger than `clip_value_max`, it takes
     precedence.
     """
-    clipped: Value = Maximum()(Minimum()(x, clip_value_max), clip_value_min)
-    return clipped
+    return Maximum()(Minimum()(x, clip_value_max), clip_value_min)
 
 
 def clip_by_global_norm(
@@ -68,8 +67,7 @@ def count_nonzero(
     x: Value, axis: int | tuple[int, ...] = (), keep_dims: bool = False, dtype: dt.DType = dt.int32
 ) -> Value:
     """The number of elements that are not 0 over `axis` (all axes by default)."""
-    counted: Value = Cast(dtype)(ReduceSum(keep_dims, axis)(Cast(dt.float32)(x != 0)))
-    return counted
+    return Cast(dtype)(ReduceSum(keep_dims, axis)(Cast(dt.float32)(x != 0)))
 
 
 def repeat_elements(x: Value, rep: int, axis: int = 0) -> Value:
@@ -77,8 +75,7 @@ def repeat_elements(x: Value, rep: int, axis: int = 0) -> Value:
     require(isinstance(rep, int) and rep >= 1, "rep must be a positive number", given=rep)
     (at,) = resolve_axes(axis, x.ndim)
     spread = BroadcastTo((*x.shape[: at + 1], rep, *x.shape[at + 1 :]))(ExpandDims(at + 1)(x))
-    repeated: Value = Reshape((*x.shape[:at], x.shape[at] * rep, *x.shape[at + 1 :]))(spread)
-    return repeated
+    return Reshape((*x.shape[:at], x.shape[at] * rep, *x.shape[at + 1 :]))(spread)
 
 
 def sequence_mask(lengths: Value, maxlen: int | None = None) -> Value:
@@ -88,8 +85,7 @@ def sequence_mask(lengths: Value, maxlen: int | None = None) -> Value:
     """
     longest = int(lengths.asnumpy().max(initial=0)) if maxlen is None else int(maxlen)  # type: ignore[attr-defined]
     steps = Tensor(np.arange(longest, dtype=lengths.dtype.numpy))
-    mask: Value = Less()(steps, ExpandDims(lengths.ndim)(lengths))
-    return mask
+    return Less()(steps, ExpandDims(lengths.ndim)(lengths))
 
 
 def matmul(x1: Operand, x2: Operand, dtype: dt.DType | None = None) -> Value:
@@ -110,8 +106,7 @@ def _stacks(x: Value, y: Value) -> Value:
     """The product of two stacks of matrices whose leading axes are broadcast."""
     lead = broadcast(x.type.with_shape(*x.shape[:-2]), x.type.with_shape(*y.shape[:-2]))
     stacks = [BroadcastTo((*lead, *v.shape[-2:]))(v) if v.shape[:-2] != lead else v for v in (x, y)]
-    product: Value = BatchMatMul()(*stacks)
-    return product
+    return BatchMatMul()(*stacks)
 
 
 def tensor_dot(x1: Value, x2: Value, axes: int | Sequence[Any]) -> Value:
@@ -131,8 +126,7 @@ def tensor_dot(x1: Value, x2: Value, axes: int | Sequence[Any]) -> Value:
     rows = Reshape((_size(x1, left), math.prod(lengths[0])))(Transpose((*left, *summed[0]))(x1))
     columns = Reshape((math.prod(lengths[0]), _size(x2, right)))(Transpose((*summed[1], *right))(x2))
     shape = (*(x1.shape[a] for a in left), *(x2.shape[a] for a in right))
-    product: Value = Reshape(shape)(MatMul()(rows, columns))
-    return product
+    return Reshape(shape)(MatMul()(rows, columns))
 
 
 def _size(x: Value, axes: Shape) -> int:
@@ -163,14 +157,12 @@ def batch_dot(x1: Value, x2: Value, axes: int | Sequence[int] | None = None) -> 
     first = Reshape((count, _size(x1, left), depth))(Transpose((0, *left, a))(x1))
     second = Reshape((count, depth, _size(x2, right)))(Transpose((0, b, *right))(x2))
     shape = (count, *(x1.shape[k] for k in left), *(x2.shape[k] for k in right))
-    product: Value = Reshape(shape if len(shape) > 1 else (count, 1))(BatchMatMul()(first, second))
-    return product
+    return Reshape(shape if len(shape) > 1 else (count, 1))(BatchMatMul()(first, second))
 
 
 def normal(shape: Shape, mean: Operand, stddev: Operand, seed: int | None = None) -> Value:
     """Numbers of the normal distribution: Float32, in `shape` broadcast with mean and deviation."""
-    drawn: Value = StandardNormal(seed or 0)(full_shape(shape, mean, stddev)) * as_value(stddev) + as_value(mean)
-    return drawn
+    return StandardNormal(seed or 0)(full_shape(shape, mean, stddev)) * as_value(stddev) + as_value(mean)
 
 
 def uniform(
@@ -181,11 +173,9 @@ def uniform(
     require(dtype in (dt.float32, dt.int32), "unknown element type of random numbers", dtype=dtype, allowed=allowed)
     full = full_shape(shape, minval, maxval)
     if dtype is dt.int32:
-        whole: Value = UniformInt(seed or 0)(full, minval, maxval)
-        return whole
+        return UniformInt(seed or 0)(full, minval, maxval)
     low, high = as_value(minval), as_value(maxval)
-    drawn: Value = UniformReal(seed or 0)(full) * (high - low) + low
-    return drawn
+    return UniformReal(seed or 0)(full) * (high - low) + low
 
 
 def laplace(shape: Shape, mean: Operand, lambda_param: Operand, seed: int | None = None) -> Value:
@@ -196,14 +186,12 @@ def laplace(shape: Shape, mean: Operand, lambda_param: Operand, seed: int | None
 
 def gamma(shape: Shape, alpha: Operand, beta: Operand, seed: int | None = None) -> Value:
     """Numbers of the gamma distribution of shape alpha and scale beta: Float32, in `shape` broadcast with both."""
-    drawn: Value = Gamma(seed or 0)(shape, alpha, beta)
-    return drawn
+    return Gamma(seed or 0)(shape, alpha, beta)
 
 
 def poisson(shape: Shape, mean: Operand, seed: int | None = None) -> Value:
     """Numbers of the Poisson distribution: Int32, in `shape` broadcast with the mean."""
-    drawn: Value = Poisson(seed or 0)(shape, mean)
-    return drawn
+    return Poisson(seed or 0)(shape, mean)
 
 
 def multinomial(inputs: Value, num_sample: int, replacement: bool = True, seed: int | None = None) -> Value:
@@ -212,14 +200,12 @@ def multinomial(inputs: Value, num_sample: int, replacement: bool = True, seed: 
     Without replacement, different ones: those that come first when each class waits for a time of its rate.
     """
     if replacement:
-        drawn: Value = Multinomial(seed or 0)(inputs, num_sample)
-        return drawn
+        return Multinomial(seed or 0)(inputs, num_sample)
     few = num_sample <= inputs.shape[-1]
     require(few, "without replacement, there are as many as classes", num_sample=num_sample, inputs=inputs.type)
     waits = Log()(1.0 - draws(inputs.shape, seed or 0)) / without_zeros(inputs)  # negative
     possible = Select()(Greater()(inputs, 0.0), waits, Tensor(-math.inf, dt.float32))
-    chosen: Value = TopK()(possible, num_sample)[1]
-    return chosen
+    return TopK()(possible, num_sample)[1]
 
 
 # Assignments of parameters, and the order of what a step does.

@@ -24,11 +24,12 @@ class ComposedOperator(PrimitiveSettings, KeywordNames):
     def compose(self, *operands: Any) -> Any:
         """The results, in operators. Raises ShapeError when the operands do not fit."""
 
-    def __call__(self, *operands: Any) -> Any:
+    def __call__(self, *operands: Any) -> Value:
         scope = current().scope
         scope.append(self.name)
         try:
-            return self.compose(*operands)
+            result: Value = self.compose(*operands)
+            return result
         finally:
             scope.pop()
 

@@ -42,8 +42,7 @@ def choices(probabilities: Value, count: int, *seeds: int) -> Value:
     # The last class also for a number that rounding has put above the sum.
     inner = Tensor(np.arange(classes) < classes - 1)
     chosen = ReduceSum(axis=2)(Cast(dt.int32)(passed) * Cast(dt.int32)(inner))
-    result: Value = Reshape((*probabilities.shape[:-1], count))(chosen)
-    return result
+    return Reshape((*probabilities.shape[:-1], count))(chosen)
 
 
 @dataclass(frozen=True)
@@ -66,8 +65,7 @@ class RandomCategorical(ComposedOperator):
     def compose(self, logits: Value, num_sample: int, seed: int = 0) -> Value:
         require(logits.ndim == 2 and logits.dtype.is_float, "needs logits (N, C)", logits=logits.type)
         made = choices(Softmax()(Cast(dt.float32)(logits)), int(known(num_sample, "num_sample")), int(seed))
-        result: Value = Cast(self.dtype)(made)
-        return result
+        return Cast(self.dtype)(made)
 
 
 @dataclass(frozen=True)
@@ -85,8 +83,7 @@ class Randperm(ComposedOperator):
         if not count:
             return rest
         order = Cast(self.dtype)(Sort()(uniform((count,)))[1])
-        result: Value = Concat()(order, rest) if rest.size else order
-        return result
+        return Concat()(order, rest) if rest.size else order
 
 
 @dataclass(frozen=True)
@@ -137,8 +134,7 @@ class Poisson(Random):
         few = Less()(wide, SMALL)
         small = self._inverted(full, Minimum()(wide, SMALL))
         large = self._accepted(full, Maximum()(wide, SMALL))
-        result: Value = Cast(dt.int32)(Select()(BroadcastTo(full)(few), small, large))
-        return result
+        return Cast(dt.int32)(Select()(BroadcastTo(full)(few), small, large))
 
     def _inverted(self, shape: Shape, mean: Value) -> Value:
         """How many cumulated probabilities are at most a uniform number: Float64."""
@@ -150,8 +146,7 @@ class Poisson(Random):
         cumulated = Reshape((*lengths, *mean.shape, COUNTS))(CumSum()(terms, -1))
         draws = ExpandDims(-1)(Cast(dt.float64)(self.uniform(shape)))
         passed = GreaterEqual()(draws, cumulated)
-        result: Value = ReduceSum(axis=-1)(Cast(dt.float64)(passed))
-        return result
+        return ReduceSum(axis=-1)(Cast(dt.float64)(passed))
 
     def _accepted(self, shape: Shape, mean: Value) -> Value:
         """The first accepted count: Float64."""
@@ -184,5 +179,4 @@ def _log_factorial(count: Value) -> Value:
     few = Gather(0)(Tensor(SMALL_LOGARITHMS), Cast(dt.int32)(Minimum()(count, 9.0)))
     k: Value = Maximum()(count, 9.0)
     series = (k + 0.5) * Log()(k) - k + 0.5 * math.log(2.0 * math.pi) + (1.0 / 12.0 - 1.0 / (360.0 * k * k)) / k
-    result: Value = Select()(Less()(count, 9.5), few, series)
-    return result
+    return Select()(Less()(count, 9.5), few, series)

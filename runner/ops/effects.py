@@ -26,7 +26,7 @@ class Print(Effect):
 
     parts: tuple[str | None, ...] = ()
 
-    def __call__(self, *parts: Any) -> None:
+    def __call__(self, *parts: Any) -> None:  # type: ignore[override]  # it has no value
         """Print now (PyNative mode), or in every run of the graph."""
         flat = [(position, one) for position, part in enumerate(parts) for one in _flat(part)]
         op = Print(tuple([part if isinstance(part, str) else None for _, part in flat]))
@@ -115,7 +115,7 @@ class SummaryOperator(Effect):
     allowed: ClassVar[str]
     tag: str = ""
 
-    def __call__(self, name: str, value: Any) -> None:
+    def __call__(self, name: str, value: Any) -> None:  # type: ignore[override]  # it has no value
         """Mark `value` under `name` in this step (PyNative mode), or in every run of the graph.
 
         Raises ConfigError unless the name is a str with characters and the value a tensor, ShapeError for its shape.

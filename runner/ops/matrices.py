@@ -263,8 +263,7 @@ def len_of(b: Builder, name: str) -> int:
 def _product(x: Operand, y: Operand) -> Value:
     """`x @ y`: of two matrices, or of two stacks of matrices."""
     stacks = all(isinstance(operand, Value | np.ndarray) and operand.ndim > 2 for operand in (x, y))
-    result: Value = (BatchMatMul() if stacks else MatMul())(x, y)
-    return result
+    return (BatchMatMul() if stacks else MatMul())(x, y)
 
 
 OPERATORS["MatMul"] = _product

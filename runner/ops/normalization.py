@@ -93,8 +93,7 @@ class LayerNorm(Normalization):
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (x, gamma, _), (_, mean, variance) = inputs, outputs
-        gradients: tuple[Value, Value, Value] = LayerNormGrad(**self.attributes())(x, douts[0], variance, mean, gamma)
-        return gradients
+        return tuple(LayerNormGrad(**self.attributes())(x, douts[0], variance, mean, gamma))
 
     def lower(self, b: Builder, x: str, gamma: str, beta: str) -> tuple[str, str, str]:
         # Not the LayerNormalization of ONNX, whose third output is 1 / deviation instead of the variance.

@@ -12,7 +12,7 @@ import numpy as np
 from runner.core.lowering import Builder
 from runner.core.operators import Primitive, current, family, primitive
 from runner.core.precision import Needs
-from runner.core.values import Parameter
+from runner.core.values import Parameter, Value
 from runner.ops.array import require
 from runner.ops.elementwise.arithmetic import in_blocks, with_rank_of
 from runner.types import TensorType
@@ -38,7 +38,7 @@ class UpdateRule(Primitive):
     updated: ClassVar[tuple[int, ...]]
     needs: ClassVar = Needs.MASTER
 
-    def __call__(self, *operands: Any) -> Any:
+    def __call__(self, *operands: Any) -> Value:
         outputs = super().__call__(*operands)
         for place, value in zip(self.updated, outputs, strict=True):
             if isinstance(operands[place], Parameter):

@@ -171,8 +171,7 @@ def uniform(shape: Any, *seeds: int) -> Value:
     """Float32 numbers from 0 up to, not including, 1."""
     lengths = (shape,) if isinstance(shape, int) else tuple(int(known(n, "shape")) for n in shape)
     stream, counter = use_counter(*seeds)
-    result: Value = UniformNumbers(lengths, stream)(counter)
-    return result
+    return UniformNumbers(lengths, stream)(counter)
 
 
 @primitive
@@ -228,8 +227,7 @@ class Random(ComposedOperator):
     def normal(self, shape: Any) -> Value:
         """Float32 numbers of the normal distribution, up to 5.7 deviations from 0."""
         radius = Sqrt()(Log()(1.0 - self.uniform(shape)) * -2.0)
-        result: Value = radius * Cos()(self.uniform(shape) * (2.0 * math.pi))
-        return result
+        return radius * Cos()(self.uniform(shape) * (2.0 * math.pi))
 
 
 @dataclass(frozen=True)
@@ -247,8 +245,7 @@ class UniformInt(Random):
     def compose(self, shape: Any, minval: Any, maxval: Any) -> Value:
         low, high = Cast(dt.float32)(as_value(minval)), Cast(dt.float32)(as_value(maxval))
         steps = Cast(dt.int32)(Floor()(self.uniform(shape) * (high - low)))
-        result: Value = steps + Cast(dt.int32)(low)
-        return result
+        return steps + Cast(dt.int32)(low)
 
 
 @dataclass(frozen=True)
@@ -265,8 +262,7 @@ class StandardLaplace(Random):
 
     def compose(self, shape: Any) -> Value:
         centred = self.uniform(shape) - 0.5 + STEP / 2
-        result: Value = -Sign()(centred) * Log()(1.0 - 2.0 * Abs()(centred))
-        return result
+        return -Sign()(centred) * Log()(1.0 - 2.0 * Abs()(centred))
 
 
 @dataclass(frozen=True)
@@ -298,13 +294,12 @@ class Gamma(Random):
         third = Select()(is_small, shape_of + 1.0, shape_of) - 1.0 / 3.0
         accepted = self._accepted(full, third)
         power = Pow()(1.0 - self.uniform(full), 1.0 / shape_of)
-        result: Value = Select()(is_small, accepted * power, accepted) * scale
-        return result
+        return Select()(is_small, accepted * power, accepted) * scale
 
     def _accepted(self, shape: Shape, third: Value) -> Value:
         """By the method of Marsaglia and Tsang: third * (1 + x / sqrt(9 third)) ** 3 of the first accepted x."""
         result: Value = BroadcastTo(shape)(third)
-        waits = Tensor(np.ones(shape, bool))
+        waits: Value = Tensor(np.ones(shape, bool))
         for _ in range(ATTEMPTS // 2):
             x = self.normal(shape)
             base = 1.0 + x / Sqrt()(third * 9.0)
@@ -338,7 +333,7 @@ class Dropout(Primitive):
         if not 0.0 < self.keep_prob <= 1.0:
             raise ConfigError("keep_prob out of range", given=self.keep_prob, allowed="above 0, at most 1")
 
-    def __call__(self, *operands: Any) -> Any:
+    def __call__(self, *operands: Any) -> Value:
         if len(operands) != 1:
             return super().__call__(*operands)
         stream, counter = use_counter(self.Seed0, self.Seed1)

@@ -45,8 +45,7 @@ class Reduction(Primitive):
 
     def broadcast_back(self, value: Value, x: Value) -> Value:
         """A value of the shape of the result, repeated over the reduced axes."""
-        repeated: Value = BroadcastTo(x.shape)(Reshape(self.keepdims_shape(x))(value))
-        return repeated
+        return BroadcastTo(x.shape)(Reshape(self.keepdims_shape(x))(value))
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         axes = self.axes(TensorType.of(x))
@@ -153,8 +152,7 @@ def unbroadcast(dout: Value, like: Value) -> Value:
     repeated = (k + lead for k, n in enumerate(like.shape) if n == 1 and dout.shape[k + lead] != 1)
     axes = (*range(lead), *repeated)
     summed = ReduceSum(axis=axes)(dout) if axes else dout
-    result: Value = Reshape(like.shape)(summed)
-    return result
+    return Reshape(like.shape)(summed)
 
 
 @primitive

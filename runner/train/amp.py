@@ -138,8 +138,8 @@ class _WithSingleLoss(nn.WithLossCell):
 
     def construct(self, *columns: Value) -> Value:
         *data, label = columns
-        loss: Value = self._loss_fn(*map_values(_single, (self._backbone(*data), label)))
-        return loss
+        result: Value = self._loss_fn(*map_values(_single, (self._backbone(*data), label)))
+        return result
 
 
 def _single(value: Value) -> Value:

@@ -210,8 +210,7 @@ def _step(model: Model, columns: int) -> Callable[..., dict[str, Value]]:
 
 def _place(number: Value) -> Value:
     """The counter at the beginning of a step, as `COUNTER.of_steps`."""
-    place: Value = ops.BitwiseAnd()(number * STRIDE + int(COUNTER.of_steps(0, 1)[0]), MASK)
-    return place
+    return ops.BitwiseAnd()(number * STRIDE + int(COUNTER.of_steps(0, 1)[0]), MASK)
 
 
 class _Operands:

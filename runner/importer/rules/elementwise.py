@@ -56,23 +56,20 @@ for _name, _reduction in SUMS.items():
 
 def reshaped(x: Value, shape: Shape) -> Value:
     """x in this shape, without an operator if it has it."""
-    result: Value = x if x.shape == shape else ops.Reshape()(x, shape)
-    return result
+    return x if x.shape == shape else ops.Reshape()(x, shape)
 
 
 def spread(x: Value, shape: Shape) -> Value:
     """x broadcast to a shape."""
     if x.shape == shape:
         return x
-    result: Value = ops.BroadcastTo(shape)(reshaped(x, (1,) * (len(shape) - x.ndim) + x.shape))
-    return result
+    return ops.BroadcastTo(shape)(reshaped(x, (1,) * (len(shape) - x.ndim) + x.shape))
 
 
 def swapped(x: Value) -> Value:
     """x with its last two axes exchanged."""
     last = x.ndim - 1
-    result: Value = ops.Transpose()(x, (*range(last - 1), last, last - 1))
-    return result
+    return ops.Transpose()(x, (*range(last - 1), last, last - 1))
 
 
 def per_channel(channels: Value, ndim: int) -> Value:
@@ -132,29 +129,25 @@ def power(call: NodeCall, x: Value, y: Value) -> Value:
         kind = POWERS.get(known.item())
         if kind is not None:
             return kind()(x)  # type: ignore[no-any-return]
-    result: Value = ops.Pow()(x, y if y.dtype is x.dtype else ops.Cast()(y, x.dtype))
-    return result
+    return ops.Pow()(x, y if y.dtype is x.dtype else ops.Cast()(y, x.dtype))
 
 
 @onnx_operator("Div")
 def div(call: NodeCall, a: Value, b: Value) -> Value:
     """a / b; for whole numbers the quotient towards zero."""
-    result: Value = (ops.Div() if a.dtype.is_float else ops.TruncateDiv())(a, b)
-    return result
+    return (ops.Div() if a.dtype.is_float else ops.TruncateDiv())(a, b)
 
 
 @onnx_operator("Mod")
 def mod(call: NodeCall, a: Value, b: Value) -> Value:
     """The remainder with the sign of b; with fmod=1, that of a."""
-    result: Value = (ops.TruncateMod() if call.attribute("fmod", 0) else ops.FloorMod())(a, b)
-    return result
+    return (ops.TruncateMod() if call.attribute("fmod", 0) else ops.FloorMod())(a, b)
 
 
 @onnx_operator("Xor")
 def xor(call: NodeCall, a: Value, b: Value) -> Value:
     """Whether one of two is true."""
-    result: Value = ops.NotEqual()(a, b)
-    return result
+    return ops.NotEqual()(a, b)
 
 
 @onnx_operator("IsInf")
@@ -162,16 +155,14 @@ def is_inf(call: NodeCall, x: Value) -> Value:
     """Whether each element is infinite."""
     call.choice("detect_negative", 1, 1)
     call.choice("detect_positive", 1, 1)
-    result: Value = ops.IsInf()(x)
-    return result
+    return ops.IsInf()(x)
 
 
 @onnx_operator("Where")
 def where(call: NodeCall, condition: Value, x: Value, y: Value) -> Value:
     """x where the condition holds, else y, with broadcasting."""
     shape = np.broadcast_shapes(condition.shape, x.shape, y.shape)
-    result: Value = ops.Select()(*(spread(value, shape) for value in (condition, x, y)))
-    return result
+    return ops.Select()(*(spread(value, shape) for value in (condition, x, y)))
 
 
 def _folded(name: str, kind: Callable[[], Any]) -> None:
@@ -196,7 +187,7 @@ def mean(call: NodeCall, *values: Value) -> Value:
 def clip(call: NodeCall, x: Value, low: np.ndarray | None = None, high: np.ndarray | None = None) -> Value:
     """Each element within bounds, which are known at import."""
     if (call.setting("min", low), call.setting("max", high)) == (0, 6) and x.dtype.is_float:
-        return ops.ReLU6()(x)  # type: ignore[no-any-return]
+        return ops.ReLU6()(x)
     for bound, kind, attribute in ((low, ops.Maximum, "min"), (high, ops.Minimum, "max")):
         value = call.setting(attribute, bound)
         if value is not None and np.isfinite(value) and abs(value) < np.finfo(np.float32).max:
@@ -231,16 +222,14 @@ def leaky_relu(call: NodeCall, x: Value) -> Value:
 def prelu(call: NodeCall, x: Value, slope: Value) -> Value:
     """x where it is positive, else slope * x; the slope is one number, or one for each channel."""
     if x.ndim > 1 and slope.size in (1, x.shape[1]) and slope.size == max(slope.shape[:1], default=1):
-        result: Value = ops.PReLU()(x, reshaped(slope, (slope.size,)))
-        return result
+        return ops.PReLU()(x, reshaped(slope, (slope.size,)))
     return _two_sided(x, x * slope)
 
 
 @onnx_operator("ThresholdedRelu")
 def thresholded_relu(call: NodeCall, x: Value) -> Value:
     """x where it is above alpha, else 0."""
-    result: Value = ops.Select()(ops.Greater()(x, call.attribute("alpha", 1.0)), x, ops.ZerosLike()(x))
-    return result
+    return ops.Select()(ops.Greater()(x, call.attribute("alpha", 1.0)), x, ops.ZerosLike()(x))
 
 
 @onnx_operator("Elu")
@@ -269,30 +258,27 @@ def hard_sigmoid(call: NodeCall, x: Value) -> Value:
     """alpha * x + beta, within 0 and 1."""
     alpha, beta = call.attribute("alpha", 0.2), call.attribute("beta", 0.5)
     if np.isclose(alpha, 1 / 6) and beta == 0.5:
-        return ops.HSigmoid()(x)  # type: ignore[no-any-return]
-    result: Value = ops.Minimum()(ops.Maximum()(x * alpha + beta, 0.0), 1.0)
-    return result
+        return ops.HSigmoid()(x)
+    return ops.Minimum()(ops.Maximum()(x * alpha + beta, 0.0), 1.0)
 
 
 @onnx_operator("Swish")
 def swish(call: NodeCall, x: Value) -> Value:
     """x * sigmoid(alpha * x)."""
-    result: Value = x * ops.Sigmoid()(x * call.attribute("alpha", 1.0))
-    return result
+    return x * ops.Sigmoid()(x * call.attribute("alpha", 1.0))
 
 
 @onnx_operator("com.microsoft.QuickGelu")
 def quick_gelu(call: NodeCall, x: Value) -> Value:
     """x * sigmoid(alpha * x)."""
-    result: Value = x * ops.Sigmoid()(x * call.attribute("alpha", 1.702))
-    return result
+    return x * ops.Sigmoid()(x * call.attribute("alpha", 1.702))
 
 
 @onnx_operator("Gelu")
 def gelu(call: NodeCall, x: Value) -> Value:
     """Gaussian error linear unit: exact with Erf, or by tanh."""
     if call.choice("approximate", "none", "none", "tanh") == "tanh":
-        return ops.GeLU()(x)  # type: ignore[no-any-return]
+        return ops.GeLU()(x)
     return _exact_gelu(x)
 
 
@@ -307,8 +293,7 @@ def shrink(call: NodeCall, x: Value) -> Value:
     """x + bias below -lambd, x - bias above lambd, and 0 between."""
     bias, limit, zero = call.attribute("bias", 0.0), call.attribute("lambd", 0.5), ops.ZerosLike()(x)
     above = ops.Select()(ops.Greater()(x, limit), x - bias, zero)
-    result: Value = ops.Select()(ops.Less()(x, -limit), x + bias, above)
-    return result
+    return ops.Select()(ops.Less()(x, -limit), x + bias, above)
 
 
 @onnx_operator("Softmax")
@@ -335,19 +320,16 @@ def _along_axis(call: NodeCall, x: Value, kind: Callable[[int], Any]) -> Value:
 
 
 def _two_sided(x: Value, negative: Value) -> Value:
-    result: Value = ops.Select()(ops.Greater()(x, 0.0), x, negative)
-    return result
+    return ops.Select()(ops.Greater()(x, 0.0), x, negative)
 
 
 def _expm1_below(x: Value) -> Value:
     """exp(x) - 1 where x is negative: no overflow where x is not."""
-    result: Value = ops.Expm1()(ops.Minimum()(x, 0.0))
-    return result
+    return ops.Expm1()(ops.Minimum()(x, 0.0))
 
 
 def _exact_gelu(x: Value) -> Value:
-    result: Value = x * 0.5 * (ops.Erf()(x * Tensor(np.asarray(np.sqrt(0.5), x.dtype.numpy))) + 1.0)
-    return result
+    return x * 0.5 * (ops.Erf()(x * Tensor(np.asarray(np.sqrt(0.5), x.dtype.numpy))) + 1.0)
 
 
 # Rules of products of matrices.
@@ -388,8 +370,7 @@ def scaled(x: Value, factor: float) -> Value:
 def with_bias(product: Value, c: Value) -> Value:
     """A matrix plus what broadcasts to it; a row by the operator that has a fast gradient."""
     is_row = c.size == product.shape[1] and c.shape[-1:] == product.shape[1:]
-    result: Value = ops.BiasAdd()(product, reshaped(c, product.shape[1:])) if is_row else product + c
-    return result
+    return ops.BiasAdd()(product, reshaped(c, product.shape[1:])) if is_row else product + c
 
 
 def product(a: Value, b: Value) -> Value:

@@ -109,14 +109,12 @@ def require_numbers(call: NodeCall, name: str, given: Sequence[int], count: int,
 
 def as_image(x: Value) -> Value:
     """(N, C, L) as (N, C, 1, L); others unchanged."""
-    image: Value = ops.ExpandDims()(x, 2) if x.ndim == 3 else x
-    return image
+    return ops.ExpandDims()(x, 2) if x.ndim == 3 else x
 
 
 def as_given(image: Value, ndim: int) -> Value:
     """The result for what `as_image` has made, in the original number of axes."""
-    given: Value = ops.Squeeze(2)(image) if ndim == 3 else image
-    return given
+    return ops.Squeeze(2)(image) if ndim == 3 else image
 
 
 # Rules of convolutions.
@@ -134,8 +132,7 @@ def convolved(x: Value, weight: Value, window: Window, group: int) -> Value:
     convolution = ops.Conv2D(weight.shape[0], **_planes(window), group=group)
     if x.ndim == 5:
         return convolve(x, weight, convolution, window.depth.over((x.shape[2], 1)))
-    result: Value = convolution(as_image(x), as_image(weight))
-    return result
+    return convolution(as_image(x), as_image(weight))
 
 
 @onnx_operator("ConvTranspose")
@@ -169,8 +166,7 @@ def spread_windows(x: Value, weight: Value, window: Window, group: int, sizes: l
         return convolve_back(x, weight, planes, window.depth.over((sizes[0], 1)))
     size = (x.shape[0], channels, *[1] * (2 - len(sizes)), *sizes)
     planes = ops.Conv2DBackpropInput(weight.shape[0], **_planes(window), group=group, input_size=size)
-    result: Value = planes(as_image(x), as_image(weight))
-    return result
+    return planes(as_image(x), as_image(weight))
 
 
 def _window(call: NodeCall, x: Value, weight: Value, transposed: bool = False) -> Window:
@@ -256,8 +252,7 @@ def lp_pool(call: NodeCall, x: Value) -> Value:
 @onnx_operator("GlobalAveragePool")
 def global_average_pool(call: NodeCall, x: Value) -> Value:
     """Mean of each channel, with axes of length 1."""
-    result: Value = ops.ReduceMean(keep_dims=True)(x, tuple(range(2, x.ndim)))
-    return result
+    return ops.ReduceMean(keep_dims=True)(x, tuple(range(2, x.ndim)))
 
 
 @onnx_operator("GlobalMaxPool")
@@ -266,8 +261,7 @@ def global_max_pool(call: NodeCall, x: Value) -> Value:
     batch, channels, *size = x.shape
     count = int(np.prod(size))
     largest = ops.MaxPool((1, count))(ops.Reshape((batch, channels, 1, count))(x))
-    result: Value = ops.Reshape((batch, channels, *[1] * len(size)))(largest)
-    return result
+    return ops.Reshape((batch, channels, *[1] * len(size)))(largest)
 
 
 @onnx_operator("GlobalLpPool")
@@ -289,8 +283,7 @@ def lrn(call: NodeCall, x: Value) -> Value:
     mean = ops.AvgPool(window, (1, 1), "pad", padding=(before, after, 0, 0))(rows)
     scale = call.attribute("alpha", 0.0001) * window[0] / size
     total = ops.Reshape(x.shape)(mean * scale + call.attribute("bias", 1.0))
-    result: Value = x * ops.Pow()(total, -call.attribute("beta", 0.75))
-    return result
+    return x * ops.Pow()(total, -call.attribute("beta", 0.75))
 
 
 def _pooling_window(call: NodeCall, x: Value) -> Window:
@@ -324,8 +317,7 @@ def _power(x: Value, p: int) -> Value:
 
 
 def _root(x: Value, p: int) -> Value:
-    result: Value = x if p == 1 else ops.Sqrt()(x) if p == 2 else ops.Pow()(x, 1.0 / p)
-    return result
+    return x if p == 1 else ops.Sqrt()(x) if p == 2 else ops.Pow()(x, 1.0 / p)
 
 
 def _positions(call: NodeCall, x: Value, window: Window) -> Value:
@@ -388,8 +380,7 @@ def layer_normalization(call: NodeCall, x: Value, scale: Value, bias: Value | No
 def _of_shape(value: Value, shape: tuple[int, ...]) -> Value:
     if value.size == math.prod(shape):
         return reshaped(value, shape)
-    result: Value = value * Tensor(np.ones(shape, value.dtype.numpy))
-    return result
+    return value * Tensor(np.ones(shape, value.dtype.numpy))
 
 
 @onnx_operator("RMSNormalization")
@@ -397,8 +388,7 @@ def rms_normalization(call: NodeCall, x: Value, scale: Value) -> Value:
     """x divided by the root of its mean square, over the axes from `axis` on."""
     axis, epsilon = call.attribute("axis", -1) % x.ndim, call.attribute("epsilon", 1e-5)
     square: Value = ops.ReduceMean(True)(ops.Square()(x), tuple(range(axis, x.ndim)))
-    result: Value = x * ops.Rsqrt()(square + epsilon) * scale
-    return result
+    return x * ops.Rsqrt()(square + epsilon) * scale
 
 
 @onnx_operator("InstanceNormalization")
@@ -435,8 +425,7 @@ def lp_normalization(call: NodeCall, x: Value) -> Value:
     """x divided by its norm along an axis, of p = 1 or 2."""
     axis, p = call.attribute("axis", -1) % x.ndim, call.choice("p", 2, 1, 2)
     norm: Value = ops.ReduceSum(True)(ops.Abs()(x) if p == 1 else ops.Square()(x), axis)
-    result: Value = x / (norm if p == 1 else ops.Sqrt()(norm))
-    return result
+    return x / (norm if p == 1 else ops.Sqrt()(norm))
 
 
 # Rules for GridSample, images read at positions that are an operand, and AffineGrid, which makes such positions.
@@ -479,8 +468,7 @@ def _unnormalized(position: Value, length: int, corners: bool, padding: str) -> 
 
 def _weight(share: Value) -> Value:
     """Shares (N, h, w) for all channels."""
-    result: Value = ops.ExpandDims()(share, 1)
-    return result
+    return ops.ExpandDims()(share, 1)
 
 
 def _pixels(x: Value, rows: Value, columns: Value) -> Value:
@@ -496,8 +484,7 @@ def _pixels(x: Value, rows: Value, columns: Value) -> Value:
     table = ops.Reshape()(ops.Transpose()(x, (0, 2, 3, 1)), (n * height * width, c))
     found = ops.Gather(0)(table, first + safe[0] * width + safe[1])
     pixels = ops.Transpose()(found, (0, 3, 1, 2))
-    result: Value = ops.Select()(ops.ExpandDims()(inside, 1), pixels, Tensor(0.0, x.dtype))
-    return result
+    return ops.Select()(ops.ExpandDims()(inside, 1), pixels, Tensor(0.0, x.dtype))
 
 
 @onnx_operator("AffineGrid", static=("size",))
@@ -514,8 +501,7 @@ def affine_grid(call: NodeCall, theta: Value, size: np.ndarray) -> Value:
     pixels = Tensor(np.stack(columns, -1).reshape(-1, axes + 1), theta.dtype)
     mapped = ops.MatMul(transpose_b=True)(pixels, ops.Reshape()(theta, (samples * axes, axes + 1)))
     split = ops.Transpose()(ops.Reshape()(mapped, (-1, samples, axes)), (1, 0, 2))
-    result: Value = ops.Reshape()(split, (samples, *lengths, axes))
-    return result
+    return ops.Reshape()(split, (samples, *lengths, axes))
 
 
 # Positions and weights along one axis that is resized, in Float32 as onnxruntime computes them.
@@ -687,7 +673,7 @@ def _nearest(x: Value, places: Mapping[int, np.ndarray]) -> Value:
     if x.ndim == 4 and set(places) <= {2, 3}:
         image = ops.ResizeNearestNeighbor(tuple(len(places.get(k, range(x.shape[k]))) for k in (2, 3)))
         if all(np.array_equal(image.places(x.shape, axis), row) for axis, row in places.items()):
-            return image(x)  # type: ignore[no-any-return]
+            return image(x)
     for axis, row in places.items():
         x = ops.Gather(axis)(x, row)
     return x
@@ -701,8 +687,7 @@ def _product(x: Value, axis: int, matrix: np.ndarray) -> Value:
     made = ops.MatMul(transpose_b=True)(rows, Tensor(matrix, x.dtype))
     made = ops.Reshape()(made, (*moved.shape[:-1], len(matrix)))
     back = tuple(order.index(k) for k in range(x.ndim))
-    result: Value = made if axis == x.ndim - 1 else ops.Transpose()(made, back)
-    return result
+    return made if axis == x.ndim - 1 else ops.Transpose()(made, back)
 
 
 # Rules that place the elements of windows in images: the reverse of pools, and of taking windows.

@@ -159,8 +159,7 @@ def _ordered(term: _Term, labels: str) -> Value:
 def _transposed(value: Value, perm: tuple[int, ...]) -> Value:
     if perm == tuple(range(value.ndim)):
         return value
-    result: Value = ops.Transpose()(value, perm)
-    return result
+    return ops.Transpose()(value, perm)
 
 
 # The rule of Attention.
@@ -211,8 +210,7 @@ def attention(
 
 def _in_heads(x: Value, heads: int) -> Value:
     rows, length, features = x.shape
-    result: Value = ops.Transpose()(reshaped(x, (rows, length, heads, features // heads)), (0, 2, 1, 3))
-    return result
+    return ops.Transpose()(reshaped(x, (rows, length, heads, features // heads)), (0, 2, 1, 3))
 
 
 def _repeated(x: Value, heads: int) -> Value:
@@ -447,8 +445,7 @@ class _Layer:
 
     def both_biases(self, b: Value) -> Value:
         """The sum of the biases of input and state (D, G H)."""
-        total: Value = ops.ReduceSum(axis=1)(ops.Reshape()(b, (self.directions, 2, self.gates * self.hidden)))
-        return total
+        return ops.ReduceSum(axis=1)(ops.Reshape()(b, (self.directions, 2, self.gates * self.hidden)))
 
     def products(self, w: Value, bias: Value | None) -> list[list[Value]]:
         """For each direction and step the product of input and weights, with the bias: (N, G H)."""

@@ -87,8 +87,7 @@ def unsqueeze(call: NodeCall, x: Value, axes: np.ndarray | None = None) -> Value
 def transpose(call: NodeCall, x: Value) -> Value:
     """x with its axes in another order, by default reversed."""
     perm = tuple(call.attribute("perm", tuple(reversed(range(x.ndim)))))
-    result: Value = x if perm == tuple(range(x.ndim)) else ops.Transpose()(x, perm)
-    return result
+    return x if perm == tuple(range(x.ndim)) else ops.Transpose()(x, perm)
 
 
 @onnx_operator("Concat")
@@ -97,8 +96,7 @@ def concat(call: NodeCall, *xs: Value) -> Value:
     if call.attribute("axis") != 0 and call.other_batch is not None:
         xs = _of_one_batch(call, xs, call.other_batch)
     parts = [x for x in xs if x.ndim > 1 or x.size] or list(xs[:1])
-    result: Value = parts[0] if len(parts) == 1 else ops.Concat(call.attribute("axis"))(tuple(parts))
-    return result
+    return parts[0] if len(parts) == 1 else ops.Concat(call.attribute("axis"))(tuple(parts))
 
 
 def _of_one_batch(call: NodeCall, xs: tuple[Value, ...], other: OtherBatch) -> tuple[Value, ...]:
@@ -143,8 +141,7 @@ def _as_tuple(value: Any) -> tuple[Value, ...]:
 
 def _part(x: Value, axis: int, start: int, length: int) -> Value:
     begin = tuple(start if k == axis else 0 for k in range(x.ndim))
-    result: Value = ops.Slice()(x, begin, tuple(length if k == axis else n for k, n in enumerate(x.shape)))
-    return result
+    return ops.Slice()(x, begin, tuple(length if k == axis else n for k, n in enumerate(x.shape)))
 
 
 @onnx_operator("Expand", static=("shape",))
@@ -159,8 +156,7 @@ def expand(call: NodeCall, x: Value, shape: np.ndarray) -> Value:
 def tile(call: NodeCall, x: Value, repeats: np.ndarray) -> Value:
     """x repeated along each axis."""
     counts = tuple(int(n) for n in repeats.tolist())
-    result: Value = x if set(counts) <= {1} else ops.Tile()(x, counts)
-    return result
+    return x if set(counts) <= {1} else ops.Tile()(x, counts)
 
 
 @onnx_operator("ConstantOfShape", static=("shape",))
@@ -205,8 +201,7 @@ def cast_like(call: NodeCall, x: Value, like: Value) -> Value:
 
 
 def _cast(x: Value, kind: dt.DType) -> Value:
-    result: Value = x if x.dtype is kind else ops.Cast()(x, kind)
-    return result
+    return x if x.dtype is kind else ops.Cast()(x, kind)
 
 
 def _type(call: NodeCall, code: int) -> dt.DType:
@@ -224,8 +219,7 @@ def gather(call: NodeCall, data: Value, indices: Value) -> Value:
     axis = axis_of(call, call.attribute("axis", 0), data.ndim)
     known = call.known("indices")
     if known is None:
-        result: Value = ops.Gather(axis)(data, indices)
-        return result
+        return ops.Gather(axis)(data, indices)
     if data.ndim == 1 and np.array_equal(known.reshape(-1), np.arange(known.size)):
         other = call.other_batch
         shape = other.reshaped(call.node.inputs[0], call.node.outputs[0], data.shape) if other else None
@@ -238,8 +232,7 @@ def gather(call: NodeCall, data: Value, indices: Value) -> Value:
 def gather_elements(call: NodeCall, data: Value, indices: Value) -> Value:
     """The elements of data at positions along `axis`, in the shape of the positions."""
     axis = axis_of(call, call.attribute("axis", 0), data.ndim)
-    result: Value = ops.GatherD(axis)(data, indices)
-    return result
+    return ops.GatherD(axis)(data, indices)
 
 
 @onnx_operator("GatherND")
@@ -252,8 +245,7 @@ def gather_nd(call: NodeCall, data: Value, indices: Value) -> Value:
     if batch:
         samples = places(indices.shape[:-1], range(batch))
         indices = ops.Concat(-1)(Tensor(samples, indices.dtype), indices)
-    result: Value = ops.GatherNd()(data, indices)
-    return result
+    return ops.GatherNd()(data, indices)
 
 
 @onnx_operator("Slice", static=("starts", "ends", "axes", "steps"))
@@ -293,8 +285,7 @@ def compress(call: NodeCall, data: Value, condition: np.ndarray) -> Value:
 def reverse_sequence(call: NodeCall, data: Value, sequence_lens: Value) -> Value:
     """The first elements of each sample in reverse order, as many as its length says."""
     axes = (axis_of(call, call.attribute(name, k), data.ndim) for name, k in (("time_axis", 0), ("batch_axis", 1)))
-    result: Value = ops.ReverseSequence(*axes)(data, sequence_lens)
-    return result
+    return ops.ReverseSequence(*axes)(data, sequence_lens)
 
 
 @onnx_operator("CenterCropPad", static=("shape",))
@@ -442,8 +433,7 @@ def _cropped(call: NodeCall, data: Value, removed: tuple[tuple[int, int], ...]) 
     size = [n - low - high for n, (low, high) in zip(data.shape, removed, strict=True)]
     if min(size) < 0:
         raise call.error("negative pads remove more than there is", data=data.type, removed=removed)
-    result: Value = ops.Slice()(data, tuple(low for low, _ in removed), tuple(size))
-    return result
+    return ops.Slice()(data, tuple(low for low, _ in removed), tuple(size))
 
 
 def _extended(call: NodeCall, data: Value, axis: int, low: int, high: int, mode: str) -> Value:
@@ -456,15 +446,14 @@ def _extended(call: NodeCall, data: Value, axis: int, low: int, high: int, mode:
     places = np.pad(np.arange(length), (low, high), mode=mode)  # type: ignore[call-overload]
     sides = [_picked(data, axis, part) for part in (places[:low], places[low + length :]) if part.size]
     parts = [*sides[: low > 0], data, *sides[low > 0 :]]
-    result: Value = ops.Concat(axis)(*parts)
-    return result
+    return ops.Concat(axis)(*parts)
 
 
 def _picked(data: Value, axis: int, places: np.ndarray) -> Value:
     """The elements at places of an axis; a gradient of blocks is much faster than one of single elements."""
     steps = np.unique(np.diff(places))
     if len(steps) > 1:
-        return ops.Gather(axis)(data, Tensor(places))  # type: ignore[no-any-return]
+        return ops.Gather(axis)(data, Tensor(places))
     start, end = int(places.min()), int(places.max()) + 1
     begin = tuple(start if k == axis else 0 for k in range(data.ndim))
     block = ops.Slice()(data, begin, tuple(end - start if k == axis else n for k, n in enumerate(data.shape)))
@@ -472,8 +461,7 @@ def _picked(data: Value, axis: int, places: np.ndarray) -> Value:
         block = ops.ReverseV2(axis)(block)
     if end - start < len(places):
         block = ops.BroadcastTo(tuple(len(places) if k == axis else n for k, n in enumerate(data.shape)))(block)
-    result: Value = block
-    return result
+    return block
 
 
 @onnx_operator("DepthToSpace")
@@ -487,8 +475,7 @@ def depth_to_space(call: NodeCall, x: Value) -> Value:
     is_crd = call.choice("mode", "DCR", "DCR", "CRD") == "CRD"
     split = ops.Reshape((n, c, block, block, h, w) if is_crd else (n, block, block, c, h, w))(x)
     moved = ops.Transpose((0, 1, 4, 2, 5, 3) if is_crd else (0, 3, 4, 1, 5, 2))(split)
-    result: Value = ops.Reshape((n, c, h * block, w * block))(moved)
-    return result
+    return ops.Reshape((n, c, h * block, w * block))(moved)
 
 
 @onnx_operator("SpaceToDepth")
@@ -500,8 +487,7 @@ def space_to_depth(call: NodeCall, x: Value) -> Value:
         raise call.error("height and width must consist of whole blocks", x=x.type, blocksize=block)
     split = ops.Reshape((n, c, h // block, block, w // block, block))(x)
     moved = ops.Transpose((0, 3, 5, 1, 2, 4))(split)
-    result: Value = ops.Reshape((n, c * block * block, h // block, w // block))(moved)
-    return result
+    return ops.Reshape((n, c * block * block, h // block, w // block))(moved)
 
 
 def _block_size(call: NodeCall, x: Value) -> int:
@@ -547,11 +533,9 @@ def _scattered(call: NodeCall, data: Value, positions: Value, updates: Value) ->
     if 0 in positions.shape:
         return data
     if reduction == "none":
-        replaced: Value = ops.TensorScatterUpdate()(data, positions, updates)
-        return replaced
+        return ops.TensorScatterUpdate()(data, positions, updates)
     if reduction == "add":
-        total: Value = data + ops.ScatterNd()(positions, updates, data.shape)
-        return total
+        return data + ops.ScatterNd()(positions, updates, data.shape)
     lengths = Tensor(np.array(data.shape[: positions.shape[-1]]), positions.dtype)
     from_zero = ops.Select()(positions < 0, positions + lengths, positions)
     return _reduced(reduction, data, from_zero, updates)
@@ -567,8 +551,7 @@ def _reduced(reduction: str, data: Value, positions: Value, updates: Value) -> V
     from_data, from_updates = ops.Equal()(result, data), ops.Equal()(ops.GatherNd()(result, positions), updates)
     total = select(from_data, data, zero) + add(positions, select(from_updates, updates, zero))
     kind = ops.Cast(data.dtype)
-    mean: Value = total / (kind(from_data) + add(positions, kind(from_updates)))
-    return mean
+    return total / (kind(from_data) + add(positions, kind(from_updates)))
 
 
 @onnx_operator("OneHot", static=("depth", "values"))
@@ -580,8 +563,7 @@ def one_hot(call: NodeCall, indices: Value, depth: np.ndarray, values: np.ndarra
         raise call.error("needs a positive depth and two values", depth=count, values=values.shape)
     off, on = Tensor(values[0]), Tensor(values[1])
     numbers = ops.Select()(numbers < 0, numbers + count, numbers)
-    result: Value = ops.OneHot(axis)(numbers, count, on, off)
-    return result
+    return ops.OneHot(axis)(numbers, count, on, off)
 
 
 @onnx_operator("Trilu", static=("k",))
@@ -592,8 +574,7 @@ def trilu(call: NodeCall, data: Value, k: np.ndarray | None = None) -> Value:
     diagonal, (rows, columns) = 0 if k is None else one_number(call, k, "k"), data.shape[-2:]
     upper = bool(call.attribute("upper", 1))
     lower = np.tri(rows, columns, min(max(diagonal, -rows), columns) - upper, dtype=bool)
-    result: Value = ops.Select()(Tensor(lower != upper), data, Tensor(0, data.dtype))
-    return result
+    return ops.Select()(Tensor(lower != upper), data, Tensor(0, data.dtype))
 
 
 # Rules for operators that compare or sum along an axis: TopK, ArgMax, ArgMin, CumSum, NonZero, Unique.
@@ -635,8 +616,7 @@ def _extremum(call: NodeCall, data: Value, kind: type[ops.Argmax]) -> Value:
 def cum_sum(call: NodeCall, x: Value, axis: np.ndarray) -> Value:
     """The sums of the elements up to each one along an axis that is known at import."""
     at = axis_of(call, one_number(call, axis, "axis"), x.ndim)
-    result: Value = ops.CumSum(bool(call.attribute("exclusive", 0)), bool(call.attribute("reverse", 0)))(x, at)
-    return result
+    return ops.CumSum(bool(call.attribute("exclusive", 0)), bool(call.attribute("reverse", 0)))(x, at)
 
 
 @onnx_operator("NonZero", static=("x",))

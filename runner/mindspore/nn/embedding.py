@@ -23,8 +23,7 @@ class Norm(Cell):
         self.reduce_sum, self.sqrt, self.square = ops.ReduceSum(keep_dims, axis), ops.Sqrt(), ops.Square()
 
     def construct(self, x: Value) -> Value:
-        output: Value = self.sqrt(self.reduce_sum(self.square(x)))
-        return output
+        return self.sqrt(self.reduce_sum(self.square(x)))
 
     def extend_repr(self) -> str:
         return f"axis={self.axis}, keep_dims={self.keep_dims}"
@@ -48,8 +47,7 @@ class ClipByNorm(Cell):
         is_positive = total > 0.0  # the root has no slope at 0
         one, zero = Tensor(1.0, dt.float32), Tensor(0.0, dt.float32)
         norm = self.select(is_positive, self.sqrt(self.select(is_positive, total, one)), zero)
-        output: Value = wide * limit / self.maximum(norm, limit)
-        return output
+        return wide * limit / self.maximum(norm, limit)
 
 
 class L1Regularizer(Cell):
@@ -62,8 +60,7 @@ class L1Regularizer(Cell):
         self.abs, self.reduce_sum = ops.Abs(), ops.ReduceSum()
 
     def construct(self, weights: Value) -> Value:
-        output: Value = self.scale * self.reduce_sum(self.abs(weights))
-        return output
+        return self.scale * self.reduce_sum(self.abs(weights))
 
 
 # Embeddings: rows of a trained table, with the signatures and defaults of r1.2.
@@ -99,8 +96,7 @@ class Embedding(Cell):
 
     def construct(self, ids: Value) -> Value:
         if not self.use_one_hot:
-            output: Value = self.gather(self.embedding_table, ids)
-            return output
+            return self.gather(self.embedding_table, ids)
         hot = self.reshape(self.one_hot(ids), (-1, self.vocab_size))
         output = self.reshape(self.matmul(hot, self.embedding_table), (*ids.shape, self.embedding_size))
         return output
@@ -162,8 +158,8 @@ class EmbeddingLookup(Cell):
         rows: Value = self.gather(self.embedding_table, indices)
         if self.max_norm is None:
             return rows
-        clipped: Value = ClipByNorm(rows.ndim - 1)(rows, Tensor(self.max_norm, dt.float32))
-        return clipped
+        result: Value = ClipByNorm(rows.ndim - 1)(rows, Tensor(self.max_norm, dt.float32))
+        return result
 
 
 class MultiFieldEmbeddingLookup(EmbeddingLookup):
@@ -208,5 +204,4 @@ class MultiFieldEmbeddingLookup(EmbeddingLookup):
             total = self.product(field, rows)
         if self.operator == "MEAN":
             total = total / self.select(weight > 0.0, weight, Tensor(1.0, dt.float32))
-        output: Value = self.select(weight > 0.0, total, Tensor(0.0, dt.float32))
-        return output
+        return self.select(weight > 0.0, total, Tensor(0.0, dt.float32))

@@ -58,8 +58,8 @@ class WithGradCell(Cell):
     def _loss(self, *inputs: Any) -> Value:
         assert self.loss_fn is not None
         *data, label = inputs
-        loss: Value = self.loss_fn(self.network(*data), label)
-        return loss
+        result: Value = self.loss_fn(self.network(*data), label)
+        return result
 
 
 class ParameterUpdate(Cell):

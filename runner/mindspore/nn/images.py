@@ -42,8 +42,7 @@ class Pad(Cell):
     def construct(self, x: Value) -> Value:
         require(len(self.paddings) == x.ndim, "one pair of paddings for each axis", x=x.type, paddings=self.paddings)
         if self.mode == "CONSTANT":
-            output: Value = self.pad(x)
-            return output
+            return self.pad(x)
         for axis, pair in enumerate(self.paddings):
             limit = x.shape[axis] - (self.mode == "REFLECT")
             require(max(pair) <= limit, "the axis is too short to mirror", x=x.type, padding=pair, axis=axis)
@@ -79,8 +78,7 @@ class Unfold(Cell):
         top, bottom, left, right = windows.pads
         padded = ops.Pad(((0, 0), (0, 0), (top, bottom), (left, right)))(x) if any(windows.pads) else x
         taps = [padded[:, :, rows, columns] for rows in windows.taps(0) for columns in windows.taps(1)]
-        output: Value = taps[0] if len(taps) == 1 else ops.Concat(1)(taps)
-        return output
+        return taps[0] if len(taps) == 1 else ops.Concat(1)(taps)
 
     @staticmethod
     def _middle(name: str, given: tuple[int, ...] | list[int]) -> Pair:
@@ -106,8 +104,7 @@ class ResizeBilinear(Cell):
         if scale_factor is not None:
             whole({"layer": "ResizeBilinear"}, 1, scale_factor=scale_factor)
             size = (scale_factor * x.shape[2], scale_factor * x.shape[3])
-        output: Value = ops.ResizeBilinear(size or (), align_corners)(x)
-        return output
+        return ops.ResizeBilinear(size or (), align_corners)(x)
 
 
 class CentralCrop(Cell):
@@ -127,8 +124,7 @@ class CentralCrop(Cell):
         lead = image.ndim - 2
         edges = [int((n - float(np.float32(n * self.central_fraction))) / 2) for n in image.shape[lead:]]
         sizes = [n - 2 * edge for n, edge in zip(image.shape[lead:], edges, strict=True)]
-        output: Value = self.slice(image, (*[0] * lead, *edges), (*image.shape[:lead], *sizes))
-        return output
+        return self.slice(image, (*[0] * lead, *edges), (*image.shape[:lead], *sizes))
 
 
 class ImageGradients(Cell):
@@ -144,11 +140,9 @@ class ImageGradients(Cell):
     def _differences(self, images: Value, axis: int) -> Value:
         lead, length = (slice(None),) * axis, images.shape[axis]
         if length == 1:
-            zeros: Value = ops.ZerosLike()(images)
-            return zeros
+            return ops.ZerosLike()(images)
         steps = images[(*lead, slice(1, None))] - images[(*lead, slice(None, length - 1))]
-        padded: Value = ops.Pad(tuple((0, int(k == axis)) for k in range(4)))(steps)
-        return padded
+        return ops.Pad(tuple((0, int(k == axis)) for k in range(4)))(steps)
 
 
 # Measures of how similar two batches of images are: PSNR, SSIM and MS-SSIM.
@@ -184,8 +178,7 @@ class PSNR(_Comparison):
     def construct(self, img1: Value, img2: Value) -> Value:
         first, second, peak = self._scaled(img1, img2)
         error = self.mean(self.square(first - second))
-        output: Value = self.log(Tensor(peak**2, dt.float32) / error) * (10.0 / math.log(10.0))
-        return output
+        return self.log(Tensor(peak**2, dt.float32) / error) * (10.0 / math.log(10.0))
 
 
 class _Structure(_Comparison):
@@ -241,8 +234,7 @@ class SSIM(_Structure):
         self.conv, self.over_channels = self._window(), ops.ReduceMean(axis=-1)
 
     def construct(self, img1: Value, img2: Value) -> Value:
-        output: Value = self.over_channels(self._compare(*self._scaled(img1, img2), self.conv)[0])
-        return output
+        return self.over_channels(self._compare(*self._scaled(img1, img2), self.conv)[0])
 
 
 class MSSSIM(_Structure):
@@ -279,5 +271,4 @@ class MSSSIM(_Structure):
         weighed = self.pow(
             self.stack([self.relu(z) for z in scales]), Tensor(np.asarray(self.power_factors, np.float32))
         )
-        output: Value = self.over_channels(self.prod(weighed))
-        return output
+        return self.over_channels(self.prod(weighed))

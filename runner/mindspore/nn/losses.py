@@ -75,8 +75,7 @@ class SampledSoftmaxLoss(LossBase):
             count = int(np.prod(labels.shape))
             behind = Tensor(np.full(count, -1, np.float32))
             order = self.update(order, self.reshape(labels, (count, 1)), behind)
-        sampled: Value = self.top(order, self.num_sampled)[1]
-        return sampled
+        return self.top(order, self.num_sampled)[1]
 
     def _check(self, weights: Value, bias: Value, labels: Value, inputs: Value) -> None:
         fits = weights.ndim == inputs.ndim == 2 and weights.shape == (self.num_classes, inputs.shape[1])
@@ -108,10 +107,9 @@ class DiceLoss(LossBase):
     def construct(self, logits: Value, label: Value) -> Value:
         same_shape(logits, label)
         both = self.reduce_sum(logits * label)
-        loss: Value = 1.0 - both * 2.0 / (
+        return 1.0 - both * 2.0 / (
             self.reduce_sum(self.square(logits)) + self.reduce_sum(self.square(label)) + self.smooth
         )
-        return loss
 
 
 class MultiClassDiceLoss(LossBase):

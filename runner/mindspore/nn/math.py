@@ -41,8 +41,7 @@ class ReduceLogSumExp(Cell):
     def construct(self, x: Value) -> Value:
         largest = self.largest(x)
         total = self.log(self.sum_kept(self.exp(x - largest))) + largest
-        output: Value = total if self.sum.keep_dims else ops.Reshape()(total, self.sum.infer(x.type).shape)
-        return output
+        return total if self.sum.keep_dims else ops.Reshape()(total, self.sum.infer(x.type).shape)
 
 
 class Range(Cell):
@@ -101,8 +100,7 @@ class LGamma(Cell):
         height = ops.Select()(part > 0.0, ops.Sin()(part * math.pi), one)  # 0 only where it is not used
         below = math.log(math.pi) - ops.Log()(height) - above
         result = ops.Select()(mirrored, below, above)
-        output: Value = ops.Select()(is_pole, Tensor(math.inf, x.dtype), result)
-        return output
+        return ops.Select()(is_pole, Tensor(math.inf, x.dtype), result)
 
 
 class DiGamma(Cell):
@@ -119,8 +117,7 @@ class DiGamma(Cell):
         above = ops.Log()(t) + ratio - LANCZOS / t
         place = (x + ops.Abs()(ops.Floor()(x + 0.5))) * math.pi
         result = ops.Select()(mirrored, above - ops.Cos()(place) / ops.Sin()(place) * math.pi, above)
-        output: Value = ops.Select()(is_pole, at_pole, result)
-        return output
+        return ops.Select()(is_pole, at_pole, result)
 
 
 class LBeta(Cell):
@@ -145,8 +142,7 @@ class LBeta(Cell):
             - high * ratio
         )
         small = self.lgamma(low) + self.lgamma(high) - self.lgamma(low + high)
-        output: Value = ops.Select()(low < 8.0, ops.Select()(high < 8.0, small, one_large), both_large)
-        return output
+        return ops.Select()(low < 8.0, ops.Select()(high < 8.0, small, one_large), both_large)
 
 
 def _require_floats(layer: Cell, x: Value) -> None:
@@ -175,8 +171,7 @@ def _log1p(x: Value) -> Value:
     u = x + 1.0
     lost = ops.Equal()(u, 1.0)
     quotient = ops.Log()(u) / ops.Select()(lost, Tensor(1.0, x.dtype), u - 1.0)
-    output: Value = ops.Select()(lost, x, x * quotient)
-    return output
+    return ops.Select()(lost, x, x * quotient)
 
 
 def _stirling(x: Value) -> Value:
@@ -195,8 +190,7 @@ def _stirling(x: Value) -> Value:
 def where(mask: np.ndarray, x: Value, y: Value | None = None) -> Value:
     """x where the mask holds, else y, or 0 in the type of x."""
     other = Tensor(np.zeros((), x.dtype.numpy)) if y is None else y
-    result: Value = ops.Select()(Tensor(mask), x, other)
-    return result
+    return ops.Select()(Tensor(mask), x, other)
 
 
 class Tril(Cell):
@@ -234,8 +228,7 @@ class MatrixDiagPart(Cell):
         require(x.ndim >= 2, "MatrixDiagPart needs at least two axes", x=x.type)
         rows, columns = x.shape[-2:]
         count, flat = min(rows, columns), ops.Reshape()(x, (*x.shape[:-2], rows * columns))
-        output: Value = ops.Gather(x.ndim - 2)(flat, Tensor(np.arange(count) * (columns + 1)))
-        return output
+        return ops.Gather(x.ndim - 2)(flat, Tensor(np.arange(count) * (columns + 1)))
 
 
 class MatrixSetDiag(Cell):

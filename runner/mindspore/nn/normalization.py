@@ -45,8 +45,7 @@ class _PerSample(Cell):
         centred, variance = self._centred(grouped)
         normal = centred / self.sqrt(variance + self.eps)
         each: Shape = (self._channels, 1, 1)
-        output: Value = self.reshape(normal, x.shape) * self.reshape(self.gamma, each) + self.reshape(self.beta, each)
-        return output
+        return self.reshape(normal, x.shape) * self.reshape(self.gamma, each) + self.reshape(self.beta, each)
 
 
 class GroupNorm(_PerSample):

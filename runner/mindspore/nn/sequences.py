@@ -91,11 +91,11 @@ def _run_direction(
     product, rows = ops.MatMul(transpose_b=True), parts[0].shape[0]
     given = product(ops.Reshape()(x, (steps * batch, columns)), parts[0])  # of all steps at once
     given = given + parts[2] if len(parts) > 2 else given
-    given = ops.Unstack(0)(ops.Reshape()(given, (steps, batch, rows)))
+    of_steps = ops.Unstack(0)(ops.Reshape()(given, (steps, batch, rows)))
     split, sigmoid, tanh = ops.Split(1, 4), ops.Sigmoid(), ops.Tanh()
     outputs = []
     for step in reversed(range(steps)) if backwards else range(steps):
-        enter, forget, candidate, leave = split(given[step] + product(h, parts[1]))
+        enter, forget, candidate, leave = split(of_steps[step] + product(h, parts[1]))
         c = sigmoid(forget) * c + sigmoid(enter) * tanh(candidate)
         h = sigmoid(leave) * tanh(c)
         outputs.append(h)
@@ -215,8 +215,7 @@ class TimeDistributed(Cell):
         if self.reshape_with_axis is None:
             steps = ops.Unstack(time)(inputs)
             steps = steps if isinstance(steps, tuple) else (steps,)
-            output: Value = ops.Stack(time)([self.layer(step) for step in steps])
-            return output
+            return ops.Stack(time)([self.layer(step) for step in steps])
         (other,) = resolve_axes(self.reshape_with_axis, inputs.ndim)
         require(other != time, "reshape_with_axis is the axis of time", inputs=inputs.type, time_axis=time)
         # The axis of time moves beside the other one, and both become one axis, at `place`.

@@ -90,8 +90,7 @@ def cast(x: Value, dtype: Any) -> Value:
     """x in an element type; x itself if `dtype` is None."""
     if dtype is None or x.dtype is element_type(dtype):
         return x
-    result: Value = Cast(element_type(dtype))(x)
-    return result
+    return Cast(element_type(dtype))(x)
 
 
 def promoted(*operands: Any) -> list[Value]:

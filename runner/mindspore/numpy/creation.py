@@ -41,13 +41,11 @@ def expand_dims(a: Any, axis: int | Sequence[int]) -> Value:
 
 def squeeze(a: Any, axis: Axis = None) -> Value:
     """A tensor without those axes, which have length 1; without all such axes by default."""
-    removed: Value = Squeeze(() if axis is None else axis)(tensor(a))  # type: ignore[arg-type]
-    return removed
+    return Squeeze(() if axis is None else axis)(tensor(a))  # type: ignore[arg-type]
 
 
 def _permuted(x: Value, axes: Sequence[int]) -> Value:
-    result: Value = Transpose()(x, tuple(int(axis) for axis in axes))
-    return result
+    return Transpose()(x, tuple(int(axis) for axis in axes))
 
 
 def transpose(a: Any, axes: Sequence[int] | None = None) -> Value:
@@ -117,8 +115,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Value:
     """x where the condition holds, else y; the three broadcast. Raises ShapeError without x and y."""
     if x is None or y is None:
         raise ShapeError("the places of true elements have no static shape", repair="pass x and y")
-    chosen: Value = Select()(cast(tensor(condition), dt.bool_), *promoted(x, y))
-    return chosen
+    return Select()(cast(tensor(condition), dt.bool_), *promoted(x, y))
 
 
 def unique(x: Any, return_inverse: bool = False) -> Any:
@@ -127,6 +124,7 @@ def unique(x: Any, return_inverse: bool = False) -> Any:
     The number of values depends on the elements, so it works outside of networks only.
     """
     values, places = Unique()(tensor(x).reshape(-1))
+    assert isinstance(values, Tensor)
     order = np.argsort(values.asnumpy(), kind="stable")
     rank = Tensor(np.argsort(order).astype(np.int32))
     ordered = Gather()(values, Tensor(order.astype(np.int32)), 0)
@@ -142,14 +140,12 @@ def tile(a: Any, reps: Any) -> Value:
     """A tensor, repeated `reps` times along each axis."""
     x, times = tensor(a), shape_of(reps)
     times = (1,) * (x.ndim - len(times)) + times
-    result: Value = Tile()(x.reshape((1,) * (len(times) - x.ndim) + x.shape), times)
-    return result
+    return Tile()(x.reshape((1,) * (len(times) - x.ndim) + x.shape), times)
 
 
 def broadcast_to(array: Any, shape: Any) -> Value:
     """A tensor, broadcast to a shape."""
-    result: Value = BroadcastTo(shape_of(shape))(tensor(array))
-    return result
+    return BroadcastTo(shape_of(shape))(tensor(array))
 
 
 def broadcast_arrays(*args: Any) -> list[Value]:
@@ -221,8 +217,7 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None) -> Value:
         return take_along_axis(x.reshape(-1), places.reshape(-1), 0)
     (axis,) = resolve_axes(axis, x.ndim)
     shape = (*x.shape[:axis], places.shape[axis], *x.shape[axis + 1 :])
-    taken: Value = GatherD()(x, axis, broadcast_to(places, shape))
-    return taken
+    return GatherD()(x, axis, broadcast_to(places, shape))
 
 
 def take(a: Any, indices: Any, axis: int | None = None, mode: str = "clip") -> Value:
@@ -237,8 +232,7 @@ def take(a: Any, indices: Any, axis: int | None = None, mode: str = "clip") -> V
     if mode not in ("clip", "wrap"):
         raise ShapeError("no such mode", mode=mode, allowed="clip, wrap")
     inside = places % length if mode == "wrap" else places.clip(0, length - 1)
-    taken: Value = Gather()(x, cast(inside, dt.int32), axis)
-    return taken
+    return Gather()(x, cast(inside, dt.int32), axis)
 
 
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Value:
@@ -289,8 +283,7 @@ def copy(a: Any) -> Value:
 
 
 def _copied(x: Value) -> Value:
-    same: Value = Identity()(x)
-    return same
+    return Identity()(x)
 
 
 def _made(elements: Any, dtype: Any = None) -> Tensor:
@@ -503,8 +496,7 @@ def concatenate(arrays: Any, axis: int | None = 0) -> Value:
     values = _tensors(arrays)
     if axis is None:
         values, axis = [value.reshape(-1) for value in values], 0
-    joined: Value = Concat(axis)(tuple(values)) if len(values) > 1 else values[0]
-    return joined
+    return Concat(axis)(tuple(values)) if len(values) > 1 else values[0]
 
 
 def append(arr: Any, values: Any, axis: int | None = None) -> Value:

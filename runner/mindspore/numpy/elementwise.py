@@ -334,8 +334,7 @@ def in1d(ar1: Any, ar2: Any, invert: bool = False) -> Value:
 
 
 def _sum(x: Value, axis: Axis, keepdims: bool) -> Value:
-    total: Value = ReduceSum(keepdims, axes_of(axis, x.ndim))(x) if x.ndim else x
-    return total
+    return ReduceSum(keepdims, axes_of(axis, x.ndim))(x) if x.ndim else x
 
 
 def mean(a: Any, axis: Axis = None, keepdims: bool = False, dtype: Any = None) -> Value:
@@ -365,8 +364,7 @@ def max_length(x: Value, axes: tuple[int, ...]) -> int:
 
 def std(x: Any, axis: Axis = None, ddof: int = 0, keepdims: bool = False) -> Value:
     """The root of `var`."""
-    root: Value = Sqrt()(var(x, axis, ddof, keepdims))
-    return root
+    return Sqrt()(var(x, axis, ddof, keepdims))
 
 
 def ptp(x: Any, axis: Axis = None, keepdims: bool = False) -> Value:

@@ -123,8 +123,7 @@ class LogUniformCandidateSampler(ComposedOperator):
 
     def _probability(self, classes: Value) -> Value:
         k = Cast(dt.float32)(classes)
-        share: Value = Log()((k + 2.0) / (k + 1.0)) / math.log(self.range_max + 1)
-        return share
+        return Log()((k + 2.0) / (k + 1.0)) / math.log(self.range_max + 1)
 
 
 def _check_sampler(

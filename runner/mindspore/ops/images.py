@@ -32,8 +32,7 @@ class LRN(ComposedOperator):
         total = Slice((0, 0, 0, 0), x.shape)(squares)
         for start in range(1, 2 * radius + 1):
             total = total + Slice((0, start, 0, 0), x.shape)(squares)
-        result: Value = x * Pow()(total * self.alpha + self.bias, -self.beta)
-        return result
+        return x * Pow()(total * self.alpha + self.bias, -self.beta)
 
 
 @dataclass(frozen=True)
@@ -58,5 +57,4 @@ class DepthwiseConv2dNative(ComposedOperator):
         filters = Reshape((channels * multiplier, 1, *weight.shape[2:]))(Transpose((1, 0, 2, 3))(weight))
         geometry = self.pad_mode, self.pad, self.stride, self.dilation
         convolution = Conv2D(channels * multiplier, self.kernel_size, 1, *geometry, channels)
-        result: Value = convolution(x, filters)
-        return result
+        return convolution(x, filters)

@@ -48,8 +48,7 @@ class ScatterRows(ScatterNd):
 
     def places(self, indices: Value) -> Value:
         """The numbers of rows as positions in the first axis."""
-        places: Value = ExpandDims(indices.ndim)(indices)
-        return places
+        return ExpandDims(indices.ndim)(indices)
 
 
 @dataclass(frozen=True)
@@ -144,8 +143,7 @@ class Inplace(ComposedOperator):
         numbers = (self.indices,) if isinstance(self.indices, int) else tuple(self.indices)
         require(len(numbers) > 0, "needs the number of a row", indices=self.indices)
         places = Tensor(np.asarray(numbers, np.int32).reshape(-1, 1))
-        result: Value = ScatterReduce(self.mode)(input_x, places, input_v)
-        return result
+        return ScatterReduce(self.mode)(input_x, places, input_v)
 
 
 @dataclass(frozen=True)
@@ -308,8 +306,7 @@ class EmbeddingLookup(ComposedOperator):
         safe = Select()(inside, numbers, Tensor(np.zeros((), numbers.dtype.numpy)))
         rows = Gather(0)(params, safe)
         mask = Reshape((*inside.shape, *(1,) * (params.ndim - 1)))(inside)
-        result: Value = Select()(mask, rows, Tensor(np.zeros((), rows.dtype.numpy)))
-        return result
+        return Select()(mask, rows, Tensor(np.zeros((), rows.dtype.numpy)))
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,7 @@ class L2Loss(ComposedOperator):
 
     def compose(self, input_x: Value) -> Value:
         require_floats(input_x=input_x)
-        result: Value = ReduceSum()(Square()(input_x)) * 0.5
-        return result
+        return ReduceSum()(Square()(input_x)) * 0.5
 
 
 @dataclass(frozen=True)
@@ -57,8 +56,7 @@ class L2Normalize(ComposedOperator):
     def compose(self, input_x: Value) -> Value:
         require_floats(input_x=input_x)
         total = ReduceSum(True)(Square()(input_x), self.axis)
-        result: Value = input_x / Sqrt()(Maximum()(total, self.epsilon))
-        return result
+        return input_x / Sqrt()(Maximum()(total, self.epsilon))
 
 
 @dataclass(frozen=True)
@@ -76,8 +74,7 @@ class SmoothL1Loss(ComposedOperator):
         )
         distance = Abs()(prediction - target)
         near = Square()(distance) * (0.5 / self.beta)
-        result: Value = Select()(Less()(distance, self.beta), near, distance - 0.5 * self.beta)
-        return result
+        return Select()(Less()(distance, self.beta), near, distance - 0.5 * self.beta)
 
 
 @dataclass(frozen=True)
@@ -86,8 +83,7 @@ class SigmoidCrossEntropyWithLogits(ComposedOperator):
 
     def compose(self, logits: Value, label: Value) -> Value:
         require(logits.type == label.type, "both must have one type", logits=logits.type, label=label.type)
-        result: Value = Softplus()(logits) - logits * label
-        return result
+        return Softplus()(logits) - logits * label
 
 
 @dataclass(frozen=True)

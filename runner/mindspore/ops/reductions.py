@@ -72,8 +72,7 @@ class EqualCount(ComposedOperator):
         first, second = as_value(x), as_value(y)
         require(first.type == second.type, "both operands must have one type", x=first.type, y=second.type)
         equal = Cast(dt.float32)(Equal()(first, second))
-        result: Value = Cast(first.dtype)(ExpandDims(0)(ReduceSum()(equal)))
-        return result
+        return Cast(first.dtype)(ExpandDims(0)(ReduceSum()(equal)))
 
 
 @dataclass(frozen=True)
@@ -98,8 +97,7 @@ class InTopK(ComposedOperator):
         require(fits, "needs scores (N, C) of floats and classes (N,)", x1=x1.type, x2=x2.type)
         own = GatherD(1)(x1, ExpandDims(1)(x2))
         above = ReduceSum(axis=1)(Cast(dt.float32)(Greater()(x1, own)))
-        result: Value = LogicalAnd()(Greater()(float(self.k), above), IsFinite()(Squeeze(1)(own)))
-        return result
+        return LogicalAnd()(Greater()(float(self.k), above), IsFinite()(Squeeze(1)(own)))
 
 
 @dataclass(frozen=True)
@@ -116,8 +114,7 @@ class ConfusionMatrix(ComposedOperator):
         rows = hot(labels)
         if weights is not None:
             rows = rows * ExpandDims(1)(Cast(dt.float32)(weights))
-        result: Value = Cast(dt.of(self.dtype))(MatMul(True, False)(rows, hot(predictions)))
-        return result
+        return Cast(dt.of(self.dtype))(MatMul(True, False)(rows, hot(predictions)))
 
 
 # Reductions of Bool tensors: whether all, or any, of their elements hold.

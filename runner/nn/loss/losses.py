@@ -49,8 +49,7 @@ class LossBase(Cell):
 
     def reduced(self, x: Value) -> Value:
         """The mean or the sum of all elements, or `x` itself."""
-        loss: Value = x if self.reduce is None else self.reduce(x)
-        return loss
+        return x if self.reduce is None else self.reduce(x)
 
 
 _Loss = LossBase  # the name of r1.2, which later releases call LossBase
@@ -131,8 +130,7 @@ class SoftmaxCrossEntropyWithLogits(LossBase):
     def construct(self, logits: Value, labels: Value) -> Value:
         plain = not self.label_smoothing and self.class_weights is None
         if plain and self.sparse and self.reduction == "mean":
-            loss: Value = self.sparse_softmax_cross_entropy(logits, labels)
-            return loss
+            return self.sparse_softmax_cross_entropy(logits, labels)
         weights = None if plain else self._sample_weights(logits, labels)
         if self.sparse:
             labels = self.one_hot(labels, logits.shape[-1])
@@ -192,8 +190,7 @@ class RMSELoss(LossBase):
         self.square, self.sqrt = ops.Square(), ops.Sqrt()
 
     def construct(self, logits: Value, label: Value) -> Value:
-        root: Value = self.sqrt(self.reduced(self.square(logits - in_shape_of(logits, label))))
-        return root
+        return self.sqrt(self.reduced(self.square(logits - in_shape_of(logits, label))))
 
 
 class L1Loss(LossBase):

@@ -269,8 +269,8 @@ class Optimizer(Cell):
     def _decayed(self, k: int, gradient: Value) -> Value:
         if not (self.exec_weight_decay and self.decay_flags[k]):
             return gradient
-        decayed: Value = gradient + self.parameters[k] * self.get_weight_decay(k)
-        return decayed
+        result: Value = gradient + self.parameters[k] * self.get_weight_decay(k)
+        return result
 
     def get_weight_decay(self, k: int) -> float:
         """The penalty of parameter `k`, times the loss scale."""
@@ -280,8 +280,7 @@ class Optimizer(Cell):
         shape = gradient.shape
         if not self.grad_centralization_flags[k] or len(shape) < 2 or shape[1] % CENTRALIZED_CHANNELS:
             return gradient
-        centred: Value = gradient - ops.ReduceMean(keep_dims=True)(gradient, tuple(range(1, len(shape))))
-        return centred
+        return gradient - ops.ReduceMean(keep_dims=True)(gradient, tuple(range(1, len(shape))))
 
     def _scaled(self, gradient: Value) -> Value:
         return gradient * (1.0 / self.loss_scale) if self.need_scale else gradient

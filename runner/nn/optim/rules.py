@@ -237,12 +237,10 @@ class Lamb(Optimizer):
         size, length = self._norm(parameter), self._norm(step + parameter * decay if decay else step)
         is_one = ops.LogicalOr()(size <= 0.0, self._norm(gradient) <= 0.0)
         # Both are chosen before the division: one by 0 would be reported as the first value that is not finite.
-        ratio: Value = self.minimum(self.select(is_one, 1.0, size) / self.select(is_one, 1.0, length), LARGEST_RATIO)
-        return ratio
+        return self.minimum(self.select(is_one, 1.0, size) / self.select(is_one, 1.0, length), LARGEST_RATIO)
 
     def _norm(self, value: Value) -> Value:
-        norm: Value = self.sqrt(self.sum(self.square(value)))
-        return norm
+        return self.sqrt(self.sum(self.square(value)))
 
 
 # LARS: gradients of each layer in proportion to its weights, for large batches (You et al., 2017).
@@ -311,8 +309,7 @@ class LARS(Optimizer):
         return (gradient + parameter * decay if decay else gradient) * ratio
 
     def _norm(self, value: Value) -> Value:
-        norm: Value = self.sqrt(self.sum(self.square(value)))
-        return norm
+        return self.sqrt(self.sum(self.square(value)))
 
 
 TAKEN_OVER = (
@@ -373,8 +370,7 @@ class FTRL(Optimizer):
             self.assign_all((parameter, moment, linear), (w, total, z))
 
     def _power(self, value: Value) -> Value:
-        root: Value = self.sqrt(value) if self.lr_power == -0.5 else value**-self.lr_power
-        return root
+        return self.sqrt(value) if self.lr_power == -0.5 else value**-self.lr_power
 
 
 # RMSProp: steps divided by the root of the mean square of the gradients (Hinton, 2012).

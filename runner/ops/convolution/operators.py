@@ -231,19 +231,16 @@ def pool_volumes(x: Value, planes: Pooling, depth: Pooling) -> Value:
     pooled = as_volumes(planes(as_images(x)), x.shape[0])
     batch, channels, length, *size = pooled.shape
     flat = depth(Reshape((batch, channels, length, size[0] * size[1]))(pooled))
-    result: Value = Reshape((batch, channels, flat.shape[2], *size))(flat)
-    return result
+    return Reshape((batch, channels, flat.shape[2], *size))(flat)
 
 
 def as_images(x: Value) -> Value:
     """(N, C, D, H, W) as (N * D, C, H, W)."""
     batch, channels, depth, *size = x.shape
-    images: Value = Reshape((batch * depth, channels, *size))(Transpose((0, 2, 1, 3, 4))(x))
-    return images
+    return Reshape((batch * depth, channels, *size))(Transpose((0, 2, 1, 3, 4))(x))
 
 
 def as_volumes(images: Value, batch: int) -> Value:
     """(N * D, C, H, W) as (N, C, D, H, W)."""
     count, *rest = images.shape
-    volumes: Value = Transpose((0, 2, 1, 3, 4))(Reshape((batch, count // batch, *rest))(images))
-    return volumes
+    return Transpose((0, 2, 1, 3, 4))(Reshape((batch, count // batch, *rest))(images))

@@ -52,8 +52,7 @@ def sum_rows(x: Value, axis: int, places: np.ndarray, length: int) -> Value:
     """Each slice of x along an axis, added to the one of its place among `length` zeros: the adjoint of a gather."""
     front = (axis, *(k for k in range(x.ndim) if k != axis))
     back = tuple(front.index(k) for k in range(x.ndim))
-    result: Value = Transpose(back)(UnsortedSegmentSum(length)(Transpose(front)(x), Tensor(places)))
-    return result
+    return Transpose(back)(UnsortedSegmentSum(length)(Transpose(front)(x), Tensor(places)))
 
 
 @primitive

@@ -44,8 +44,7 @@ class SmoothBinary(Binary):
 
 def without_zeros(y: Value) -> Value:
     """The value with 1 in place of 0, a divisor whose quotient has a derivative where it is not selected."""
-    result: Value = Select()(y != 0.0, y, Tensor(1.0, y.dtype))
-    return result
+    return Select()(y != 0.0, y, Tensor(1.0, y.dtype))
 
 
 # Quotients and products of two operands with rules of their own for zeros, and other elementwise pairs.

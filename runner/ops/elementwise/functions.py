@@ -38,8 +38,7 @@ class Asin(Angular):
     ufunc: ClassVar = np.arcsin
 
     def slope(self, x: Value, y: Value) -> Value:
-        slope: Value = Rsqrt()((1.0 - x) * (1.0 + x))
-        return slope
+        return Rsqrt()((1.0 - x) * (1.0 + x))
 
 
 @primitive
@@ -60,8 +59,7 @@ class Atan(Angular):
     ufunc: ClassVar = np.arctan
 
     def slope(self, x: Value, y: Value) -> Value:
-        slope: Value = Reciprocal()(1.0 + x * x)
-        return slope
+        return Reciprocal()(1.0 + x * x)
 
 
 @primitive
@@ -71,8 +69,7 @@ class Sinh(Angular):
     ufunc: ClassVar = np.sinh
 
     def slope(self, x: Value, y: Value) -> Value:
-        slope: Value = Cosh()(x)
-        return slope
+        return Cosh()(x)
 
 
 @primitive
@@ -82,8 +79,7 @@ class Cosh(Angular):
     ufunc: ClassVar = np.cosh
 
     def slope(self, x: Value, y: Value) -> Value:
-        slope: Value = Sinh()(x)
-        return slope
+        return Sinh()(x)
 
 
 @primitive
@@ -93,8 +89,7 @@ class Asinh(Angular):
     ufunc: ClassVar = np.arcsinh
 
     def slope(self, x: Value, y: Value) -> Value:
-        slope: Value = Rsqrt()(1.0 + x * x)
-        return slope
+        return Rsqrt()(1.0 + x * x)
 
 
 @primitive
@@ -104,8 +99,7 @@ class Acosh(Angular):
     ufunc: ClassVar = np.arccosh
 
     def slope(self, x: Value, y: Value) -> Value:
-        slope: Value = Reciprocal()(Sqrt()(x - 1.0) * Sqrt()(x + 1.0))
-        return slope
+        return Reciprocal()(Sqrt()(x - 1.0) * Sqrt()(x + 1.0))
 
 
 @primitive
@@ -115,8 +109,7 @@ class Atanh(Angular):
     ufunc: ClassVar = np.arctanh
 
     def slope(self, x: Value, y: Value) -> Value:
-        slope: Value = Reciprocal()((1.0 - x) * (1.0 + x))
-        return slope
+        return Reciprocal()((1.0 - x) * (1.0 + x))
 
 
 @primitive
@@ -217,8 +210,7 @@ class Log1p(Smooth):
     ufunc: ClassVar = np.log1p
 
     def slope(self, x: Value, y: Value) -> Value:
-        slope: Value = Reciprocal()(x + 1.0)
-        return slope
+        return Reciprocal()(x + 1.0)
 
     def lower(self, b: Builder, x: str) -> str:
         """log(u) * x / (u - 1) with u = 1 + x as it was rounded: the two errors of rounding cancel."""
@@ -241,8 +233,7 @@ class Erf(Smooth):
         return np.asarray(_erf(x), x.dtype)
 
     def slope(self, x: Value, y: Value) -> Value:
-        slope: Value = Exp()(-(x * x)) * (2.0 / math.sqrt(math.pi))
-        return slope
+        return Exp()(-(x * x)) * (2.0 / math.sqrt(math.pi))
 
 
 @primitive

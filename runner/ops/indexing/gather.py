@@ -36,7 +36,7 @@ class OneHot(Primitive):
     dtype: dt.DType = dt.float32
     statics: ClassVar = ("depth", "on_value", "off_value")
 
-    def __call__(self, *operands: Any) -> Any:
+    def __call__(self, *operands: Any) -> Value:
         numbers = [x.asnumpy().item() if isinstance(x, Tensor) else x for x in operands[2:]]
         dtypes = {x.dtype for x in operands[2:] if isinstance(x, Tensor)}
         require(len(dtypes) <= 1, "on_value and off_value must have one element type", given=dtypes)
@@ -155,7 +155,7 @@ class GatherD(Primitive):
 
     dim: int = 0
 
-    def __call__(self, *operands: Any) -> Any:
+    def __call__(self, *operands: Any) -> Value:
         if len(operands) != 3:
             return super().__call__(*operands)
         return dataclasses.replace(self, dim=int(operands[1]))(operands[0], operands[2])

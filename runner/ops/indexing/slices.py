@@ -75,7 +75,7 @@ class Strided(Primitive):
 class StridedSlice(Strided):
     """A slice of x with a stride for each axis."""
 
-    def __call__(self, *operands: Any) -> Any:
+    def __call__(self, *operands: Any) -> Value:
         if not self.ellipsis_mask | self.new_axis_mask:
             return super().__call__(*operands)
         op, (x, *_) = self._with_statics(operands) if len(operands) > 1 else (self, operands)
@@ -315,8 +315,8 @@ def assigned(x: Value, key: object, value: Any) -> Value:
     given = given if given.dtype is x.dtype else Cast(x.dtype)(given)
     if isinstance(key, Value) and key.dtype is dt.bool_ and key.shape == x.shape[: key.ndim] and given.size == 1:
         condition = Reshape((*key.shape, *(1,) * (x.ndim - key.ndim)))(key)
-        chosen: Value = operator("Select")()(condition, Reshape(())(given), x)
-        return chosen
+        result: Value = operator("Select")()(condition, Reshape(())(given), x)
+        return result
     items, lead = _leading(as_items(key, x), x.shape)
     rows = math.prod(x.shape[:lead])
     positions = _index_assignment_positions(np.arange(rows).reshape(x.shape[:lead]), items)
@@ -327,8 +327,7 @@ def assigned(x: Value, key: object, value: Any) -> Value:
     flat = operator("TensorScatterUpdate")()(
         Reshape((rows, *block))(x), Reshape((-1, 1))(positions), Reshape((positions.size, *block))(updates)
     )
-    result: Value = Reshape(x.shape)(flat)
-    return result
+    return Reshape(x.shape)(flat)
 
 
 def _leading(items: list[Item], shape: Shape) -> tuple[list[Item], int]:
