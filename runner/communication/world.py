@@ -190,14 +190,12 @@ class MpiWorld(World):
         return TrainingError("the connection between ranks is lost", rank=self.rank, reason=reason)
 
     def shared(self, value: Any, by: int = 0) -> Any:
-        """Broadcast a JSON value of one rank."""
         text = np.frombuffer(json.dumps(value).encode(), np.uint8)
         length = self._of(by, np.array([len(text)], np.int64))[0]
         made = self._of(by, text if self.rank == by else np.zeros(length, np.uint8))
         return json.loads(made.tobytes())
 
     def shared_arrays(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Broadcast the first rank's arrays."""
         return [self._of(0, array) for array in arrays]
 
     def _of(self, rank: int, array: np.ndarray) -> np.ndarray:
@@ -233,7 +231,6 @@ class MpiWorld(World):
         return TrainingError("ranks do not answer", rank=self.rank, host=platform.node(), **rows)
 
     def gathered(self, number: int) -> list[int]:
-        """All-gather one number."""
         every = np.zeros(self.size, np.int64)
         self.finish(self.exchange("Iallgather", np.array([number], np.int64), every))
         return [int(one) for one in every]

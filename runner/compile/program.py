@@ -59,7 +59,6 @@ class KernelMeta(GraphObserver):
         self._model = model
 
     def executed(self, graph: Graph) -> None:
-        """Write all files of the program."""
         model, self._model = self._model, None
         name = self._name(graph.name)
         kernels = [] if model is None else _kernels(model.graph)
@@ -344,7 +343,6 @@ class SunkProgram(Executable):
             super().__init__(step, model, device, start, set(fed), observer)
 
     def _emit(self, outputs: Sequence[np.ndarray], operands: Sequence[np.ndarray]) -> None:
-        """Emit the effects of all steps, one step after the other."""
         for step in range(len(outputs[0]) if self._effects else 0):
             super()._emit(outputs, [rows[step] for rows in operands])
 

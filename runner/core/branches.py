@@ -38,11 +38,9 @@ class If(Primitive):
 
     @property
     def graphs(self) -> tuple[Graph, ...]:
-        """Both graphs."""
         return self.then, self.other
 
     def with_graphs(self, graphs: Sequence[Graph]) -> "If":
-        """The branch with other graphs."""
         return If(*graphs)
 
     def infer(self, predicate: TensorType, *operands: TensorType) -> Types:

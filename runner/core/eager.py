@@ -50,7 +50,6 @@ class Eager(Interpreter):
         return nodes
 
     def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
-        """Run the kernel."""
         try:
             if type(types) is RoundedTypes:
                 arrays: Arrays = compute_rounded(op.kernel, map(_array, inputs), types)
@@ -116,7 +115,6 @@ class Immediate(Eager):
         super().__init__(tape=False)
 
     def assign(self, parameter: Parameter, value: Value) -> None:
-        """Give the parameter its new value."""
         super().assign(parameter, value)
         self.commit()
 

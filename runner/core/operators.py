@@ -345,7 +345,6 @@ class Interpreter(Rebinding):
         raise NotImplementedError
 
     def handles(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
-        """The handles of several values."""
         return tuple([self.lift(x) for x in values])
 
     def current_scope(self) -> str:

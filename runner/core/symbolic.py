@@ -97,13 +97,11 @@ class Tracer(Interpreter):
         return found if found is not None or self.outer is None else self.outer._rebound_value(tensor)
 
     def entry(self, parameter: Parameter) -> Value:
-        """The input of the graph."""
         if parameter not in self.parameters:
             self.parameters[parameter] = Symbol(parameter.type, parameter.name)
         return self.parameters[parameter]
 
     def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
-        """Create a symbol for each output."""
         outputs = symbols(types, self.count)
         self.nodes.append(Node(op, inputs, outputs, self.current_scope(), self.count, self.source()))
         return outputs

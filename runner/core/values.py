@@ -726,7 +726,6 @@ class Parameter(ParameterSettings, Tensor):
         return self._array
 
     def replace_array(self, array: np.ndarray) -> None:
-        """Replace the elements, also those on the device."""
         self._array, self.resident = array, None
 
     def set_resident(self, resident: Any, fetch: Callable[[Any], np.ndarray]) -> None:

@@ -36,11 +36,9 @@ class While(Primitive):
 
     @property
     def graphs(self) -> tuple[Graph, ...]:
-        """Test and body."""
         return self.test, self.body
 
     def with_graphs(self, graphs: Sequence[Graph]) -> "While":
-        """The loop with other graphs."""
         test, body = graphs
         return While(test, body, self.count, self.step)
 
@@ -120,11 +118,9 @@ class WhileGrad(Primitive):
 
     @property
     def graphs(self) -> tuple[Graph, ...]:
-        """Test, body and gradient of the body."""
         return self.test, self.body, self.pull
 
     def with_graphs(self, graphs: Sequence[Graph]) -> "WhileGrad":
-        """The gradient with other graphs."""
         test, body, pull = graphs
         return WhileGrad(test, body, pull, self.count, self.operands)
 

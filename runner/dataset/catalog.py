@@ -134,7 +134,6 @@ class CatalogImages(Preprocessing):
         return data
 
     def as_json(self) -> dict[str, Any]:
-        """The values of the constructor."""
         values = {"image_size": self.image_size, "channels": self.channels, "normalization": self.normalization}
         return {"reader": "catalog", **values}
 

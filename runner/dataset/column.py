@@ -241,5 +241,4 @@ class WideRows(RowSource):
         return np.concatenate(made) if made else np.empty((0, *self.type.shape[1:]), to)
 
     def contents(self) -> Iterator[bytes]:
-        """The bytes of each row."""
         return (row.tobytes() for row in self._values)

@@ -165,7 +165,6 @@ class Zipped(Samples):
         self.depth = max(part.depth for part in parts)
 
     def at(self, visit: int) -> Sample:
-        """The values of all parts."""
         number, item = divmod(visit, self.count)
         return tuple(value for part in self._parts for value in part.at(number * part.count + item))
 
@@ -180,7 +179,6 @@ class Chain(Samples):
         self.depth = max(part.depth for part in parts)
 
     def at(self, visit: int) -> Sample:
-        """The item of the part that has it."""
         number, item = divmod(visit, self.count)
         index = int(np.searchsorted(self._ends, item, side="right"))
         part = self._parts[index]

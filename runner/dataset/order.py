@@ -88,7 +88,6 @@ class Sharded(DerivedOrder):
         self.count = len(range(shard_id, inner.count, num_shards))
 
     def visits(self, epoch: int) -> np.ndarray:
-        """This shard's items."""
         return self.inner.visits(epoch)[self.shard_id :: self.num_shards]
 
 
@@ -103,7 +102,6 @@ class Part(DerivedOrder):
             raise ConfigError("no items are left", items=inner.count, start=start, stop=stop)
 
     def visits(self, epoch: int) -> np.ndarray:
-        """These items."""
         return self.inner.visits(epoch)[self.start : self.stop]
 
 
@@ -117,7 +115,6 @@ class Endless(DerivedOrder):
         self.is_endless = True
 
     def visits(self, epoch: int) -> np.ndarray:
-        """Those of `inner`."""
         return self.inner.visits(epoch)
 
 
@@ -131,7 +128,6 @@ class Repeated(DerivedOrder):
         self.repeats = inner.repeats * times
 
     def visits(self, epoch: int) -> np.ndarray:
-        """The passes in sequence."""
         return np.concatenate([self.inner.visits(epoch * self.times + k) for k in range(self.times)])
 
 

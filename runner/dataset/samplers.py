@@ -78,7 +78,6 @@ class SequentialSampler(Sampler):
         self.start_index = 0 if start_index is None else whole_number("start_index", start_index, 0)
 
     def choose(self, count: int, generator: np.random.Generator, values: ColumnValues) -> np.ndarray:
-        """From the first row on."""
         return np.arange(self.start_index, count)
 
 
@@ -91,7 +90,6 @@ class RandomSampler(Sampler):
         self.replacement = replacement
 
     def choose(self, count: int, generator: np.random.Generator, values: ColumnValues) -> np.ndarray:
-        """All equally likely."""
         if self.replacement:
             return generator.integers(count, size=self.num_samples or count)
         return generator.permutation(count)
@@ -105,7 +103,6 @@ class SubsetSampler(Sampler):
         self.indices = [whole_number("indices", index, 0) for index in as_list(indices)]
 
     def choose(self, count: int, generator: np.random.Generator, values: ColumnValues) -> np.ndarray:
-        """These rows."""
         return np.array(self.indices, np.int64)
 
 
@@ -156,7 +153,6 @@ class DistributedSampler(Sampler):
         self.shuffle, self.offset = shuffle, whole_number("offset", offset, -1, self.num_shards)
 
     def choose(self, count: int, generator: np.random.Generator, values: ColumnValues) -> np.ndarray:
-        """The rows of this shard."""
         order = generator.permutation(count) if self.shuffle else np.arange(count)
         if self.offset >= 0:
             first = (self.shard_id - self.offset) % self.num_shards
@@ -184,7 +180,6 @@ class PKSampler(Sampler):
         self.class_column = class_column
 
     def choose(self, count: int, generator: np.random.Generator, values: ColumnValues) -> np.ndarray:
-        """The rows, class after class."""
         if self.child_sampler is not None:
             raise ConfigError("PKSampler selects from all rows", argument="sampler", repair="no child sampler")
         labels = values(self.class_column).reshape(-1)
@@ -258,7 +253,6 @@ class IterableSampler(Sampler):
         self._rows = rows
 
     def choose(self, count: int, generator: np.random.Generator, values: ColumnValues) -> list[int]:
-        """The numbers of a new iteration."""
         return [int(row) for row in self._rows]
 
 

@@ -96,11 +96,9 @@ class SampleColumn(RowSource):
         return stacked(self.name, self.values(visits, shared), visits.rows, self.first)
 
     def take(self, rows: np.ndarray, axis: int = 0) -> np.ndarray:
-        """The rows of the first pass."""
         return self.fetch(Visits.of(rows, len(self)), {})
 
     def contents(self) -> Iterator[bytes]:
-        """The bytes of every value of the first pass."""
         for row in range(len(self)):
             yield self.samples.at(row)[self.index].tobytes()
 

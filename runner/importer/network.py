@@ -290,7 +290,6 @@ class OnnxNetwork(Cell):
         return tuple(NodeCall(node, RULES[node.operator], self, self.file) for node in graph.nodes)
 
     def construct(self, *inputs: Value) -> Value:
-        """The output for the inputs of the file, in its order."""
         result: Value = self.values(*inputs)[self.graph.outputs[0].name]
         return result
 
@@ -447,7 +446,6 @@ class AllValues(Cell):
         self.names: tuple[str, ...] = ()
 
     def construct(self, *inputs: Value) -> tuple[Value, ...]:
-        """The outputs of all nodes that are computed in a step."""
         values = self.network.values(*inputs)
         written = [name for node in self.network.graph.nodes for name in node.outputs if name in values]
         computed = [name for name in written if isinstance(values[name], Value)]

@@ -29,11 +29,9 @@ class WaitedDSCallback(Callback, DSCallback):
         """Before a step of the dataset but the first, after the training's step before."""
 
     def step_end(self, run_context: Any) -> None:
-        """Remember the training's step."""
         self._step = (run_context,)
 
     def epoch_end(self, run_context: Any) -> None:
-        """Remember the training's epoch."""
         self._epoch = (run_context,)
 
     def end(self, run_context: Any) -> None:
@@ -41,13 +39,11 @@ class WaitedDSCallback(Callback, DSCallback):
         self._has_ended = True
 
     def ds_epoch_begin(self, ds_run_context: DSRunContext) -> None:
-        """Call `sync_epoch_begin`."""
         if ds_run_context.cur_epoch_num > 1 and not self._has_ended:
             reported, self._epoch = self._epoch, None
             self.sync_epoch_begin(_required(reported, "epoch", ds_run_context.cur_epoch_num), ds_run_context)
 
     def ds_step_begin(self, ds_run_context: DSRunContext) -> None:
-        """Call `sync_step_begin`."""
         if ds_run_context.cur_step_num > self.step_size and not self._has_ended:
             reported, self._step = self._step, None
             self.sync_step_begin(_required(reported, "row", ds_run_context.cur_step_num), ds_run_context)

@@ -441,7 +441,6 @@ class Cell(CellSettings):
         return dict(self._cells)
 
     def cells(self) -> Iterator["Cell"]:
-        """Child cells."""
         return iter(self._cells.values())
 
     def cells_and_names(self, cells: set["Cell"] | None = None, name_prefix: str = "") -> Iterator[tuple[str, "Cell"]]:

@@ -304,7 +304,6 @@ class Identity(Primitive):
     needs: ClassVar = Needs.NOTHING
 
     def infer(self, x: TensorType) -> TensorType:
-        """The type of x."""
         return x
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
@@ -318,7 +317,6 @@ class Identity(Primitive):
         return b.node("Identity", (x,))
 
     def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
-        """Always x."""
         return 0
 
 

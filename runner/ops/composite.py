@@ -244,7 +244,6 @@ class AssignAdd(Assign):
     """As `Assign`: variable + value."""
 
     def new_value(self, variable: Value, value: Operand) -> Operand:
-        """The sum."""
         return variable + value
 
 
@@ -252,7 +251,6 @@ class AssignSub(Assign):
     """As `Assign`: variable - value."""
 
     def new_value(self, variable: Value, value: Operand) -> Operand:
-        """The difference."""
         return variable - value
 
 

@@ -54,7 +54,6 @@ class Print(Effect):
         return ()
 
     def emit(self, *arrays: np.ndarray) -> None:
-        """Print the strings and the tensors of one step."""
         rest = iter(arrays)
         print_file.write([next(rest) if part is None else part for part in self.parts])
 
@@ -142,7 +141,6 @@ class SummaryOperator(Effect):
         return len(kind.shape) > 0
 
     def emit(self, *arrays: np.ndarray) -> None:
-        """Keep the value of one step in all open collections."""
         for collection in _collections:
             collection.keep(self.plugin, self.tag, arrays[0])
 
@@ -156,7 +154,6 @@ class ScalarSummary(SummaryOperator):
 
     @staticmethod
     def accepts(kind: TensorType) -> bool:
-        """Whether it has one element and at most one axis."""
         return kind.shape in ((), (1,))
 
 
@@ -169,7 +166,6 @@ class ImageSummary(SummaryOperator):
 
     @staticmethod
     def accepts(kind: TensorType) -> bool:
-        """Whether it has four axes."""
         return len(kind.shape) == 4
 
 
@@ -209,9 +205,7 @@ class ObserveStep(Effect):
             )
 
     def infer(self, *types: TensorType) -> tuple[TensorType, ...]:
-        """No outputs."""
         return ()
 
     def emit(self, *arrays: np.ndarray) -> None:
-        """Pass the operands of one step."""
         self.receive(*arrays)

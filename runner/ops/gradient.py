@@ -51,7 +51,6 @@ class HookBackward(Identity):
             raise ConfigError("HookBackward needs a function", given=type(self.hook_fn).__name__, takes="f(gradients)")
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        """What the hook returns."""
         return (partial(self._hooked, douts[0]),)
 
     def _hooked(self, dout: Value) -> Value:
@@ -80,21 +79,18 @@ class CustomGradient(Primitive):
     rule: Rule = field(compare=False)
 
     def infer(self, *types: TensorType) -> Types:
-        """The types of the results."""
         return types[self.count :]
 
     def kernel(self, *arrays: np.ndarray) -> Arrays:
         return arrays[self.count :]
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        """What the rule returns."""
         return *self.rule(inputs[: self.count], outputs, douts), *[None] * len(outputs)
 
     def lower(self, b: Builder, *names: str) -> Names:
         return tuple([b.node("Identity", (name,)) for name in names[self.count :]])
 
     def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
-        """A single result."""
         return self.count if len(types) == self.count + 1 else None
 
 
@@ -249,15 +245,12 @@ class InsertGradientOf(Primitive):
             raise ConfigError("InsertGradientOf needs a function", given=type(self.f).__name__, takes="f(gradient)")
 
     def infer(self, x: TensorType) -> TensorType:
-        """The type of x."""
         return x
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
-        """x itself."""
         return x
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        """f(gradient)."""
         return (lambda: self._apply(douts[0]),)
 
     def lower(self, b: Builder, x: str) -> str:
@@ -265,7 +258,6 @@ class InsertGradientOf(Primitive):
         return b.node("Identity", (x,))
 
     def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
-        """Always x."""
         return 0
 
     def _apply(self, dout: Value) -> Value:

@@ -129,7 +129,6 @@ class FunctionLR(nn.LearningRateSchedule):
         self.function, self.step, self.arguments = function, step, arguments
 
     def construct(self, global_step: int) -> float:
-        """The rate of step `global_step`."""
         return self.function(**{self.step: global_step}, **self.arguments)
 
     def __call__(self, global_step: Any) -> Any:

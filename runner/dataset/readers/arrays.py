@@ -248,7 +248,6 @@ class ArrayPreprocessing(Preprocessing):
         return data
 
     def as_json(self) -> dict[str, Any]:
-        """The values of the constructor."""
         inputs = [
             {"name": name, "shape": list(shape), "is_integer": name in self.integers}
             for name, shape in self.shapes.items()

@@ -305,7 +305,6 @@ class NumberEncoder(Encoder):
         return finite(np.where(np.isnan(values), 0.0, values), table, column)[:, np.newaxis]
 
     def as_json(self) -> dict[str, Any]:
-        """Name, mean and deviation."""
         return {"kind": "number", "name": self.name, "mean": self.mean, "deviation": self.deviation}
 
 
@@ -623,7 +622,6 @@ class TablePreprocessing(Preprocessing):
         return data
 
     def as_json(self) -> dict[str, Any]:
-        """The encoders, the delimiter and the names of the classes."""
         names = None if self.class_names is None else list(self.class_names)
         features = [encoder.as_json() for encoder in self.encoders]
         return {"reader": "csv", "delimiter": self.delimiter, "features": features, "class_names": names}

@@ -135,7 +135,6 @@ class ImageFiles(RowSource):
         return self._cache.take(rows, axis=0)
 
     def contents(self) -> Iterator[bytes]:
-        """The bytes of each file."""
         for path in self.paths:
             yield files.read_bytes(path, MAX_FILE_BYTES)
 
@@ -183,12 +182,10 @@ class SelectedRows(RowSource):
         self.values, self.rows = values, rows
 
     def take(self, rows: np.ndarray, axis: int = 0) -> np.ndarray:
-        """The values of these rows."""
         taken: np.ndarray = self.values.take(self.rows[rows], axis=0)
         return taken
 
     def contents(self) -> Iterator[bytes]:
-        """The values in pieces."""
         return (piece.tobytes() for piece in pieces(self))
 
 

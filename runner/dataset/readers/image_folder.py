@@ -240,7 +240,6 @@ class ImagePreprocessing(Preprocessing):
         return data.map(self.transforms(augment), "image")
 
     def as_json(self) -> dict[str, Any]:
-        """The values of the constructor."""
         mean, deviation = (None, None) if self.statistics is None else map(list, self.statistics)
         values = {"image_size": self.image_size, "channels": self.channels, "mean": mean, "deviation": deviation}
         names = None if self.class_names is None else list(self.class_names)

@@ -25,7 +25,6 @@ class TypeCast(Transform):
         return f"TypeCast({self.data_type})"
 
     def infer(self, sample: TensorType) -> TensorType:
-        """The same shape in the new element type."""
         return sample.with_dtype(self.data_type)
 
     def __call__(self, batch: np.ndarray) -> np.ndarray:
@@ -33,11 +32,9 @@ class TypeCast(Transform):
         return np.asarray(batch).astype(self.data_type.numpy, copy=False)
 
     def lower(self, batch: Any, ops: Any) -> Any:
-        """A cast."""
         return ops.Cast(self.data_type)(batch)
 
     def attributes(self) -> dict[str, Any]:
-        """`data_type`, by name."""
         return {"data_type": self.data_type.numpy.name}
 
 
@@ -86,5 +83,4 @@ class OneHot(Transform):
         return ops.OneHot(depth=self.num_classes, dtype=batch.dtype)(ops.Reshape(rows)(batch))
 
     def attributes(self) -> dict[str, Any]:
-        """`num_classes`."""
         return {"num_classes": self.num_classes}

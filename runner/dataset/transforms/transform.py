@@ -163,7 +163,6 @@ class SampleTransform(Transform):
         """One transformed sample; random transforms use `draws`. Must not modify `value`."""
 
     def __call__(self, value: Any) -> Any:
-        """One transformed sample."""
         return self.one(value, draws_of_call())
 
     def __repr__(self) -> str:
@@ -187,7 +186,6 @@ class SampleTransform(Transform):
         return np.stack(made)
 
     def attributes(self) -> dict[str, Any]:
-        """The arguments, as values of JSON."""
         return {name: _plain(value) for name, value in vars(self).items() if name[0] != "_" and name != "position"}
 
 

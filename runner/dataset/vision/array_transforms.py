@@ -108,7 +108,6 @@ class CenterCrop(StackTransform):
         return np.ascontiguousarray(batch[:, top : top + height, left : left + width])
 
     def lower(self, batch: Any, ops: Any) -> Any:
-        """Zeros around it, then a slice."""
         missing, starts = self._places(batch.shape[1:3])
         if any(map(any, missing)):
             batch = ops.Pad(((0, 0), *missing, (0, 0)))(batch)
@@ -181,14 +180,12 @@ class HWC2CHW(StackTransform):
         return np.asarray(images) if np.ndim(images) == 2 else super().__call__(images)
 
     def stack(self, batch: np.ndarray) -> np.ndarray:
-        """Contiguous channels-first images."""
         count, height, width, channels = batch.shape
         if channels == 1:
             return batch.reshape(count, 1, height, width)
         return np.ascontiguousarray(batch.transpose(0, 3, 1, 2))
 
     def lower(self, batch: Any, ops: Any) -> Any:
-        """A transposition."""
         return ops.Transpose((0, 3, 1, 2))(batch)
 
     def moved_before(self, other: Transform) -> Transform | None:
@@ -261,7 +258,6 @@ class NormalizePad(Transform):
         return np.concatenate([values, zeros], -1).astype(self.dtype.numpy, copy=False)
 
     def lower(self, batch: Any, ops: Any) -> Any:
-        """Zeros after the channels."""
         values = self.normalize.lower(batch, ops)
         return ops.Cast(self.dtype)(ops.Pad(((0, 0), (0, 0), (0, 0), (0, 1)))(values))
 

@@ -42,7 +42,6 @@ class RandomImageTransform(StackTransform, RandomTransform):
     row_axis = 0  # of a sample; the column axis is the next one
 
     def stack(self, batch: np.ndarray) -> np.ndarray:
-        """The transformed stack, as the first rows of a source in the first pass."""
         return self.apply(batch, Visits.of(np.arange(len(batch)), len(batch)))
 
     def channels_first(self) -> Self:
@@ -143,7 +142,6 @@ class RandomFlip(RandomImageTransform):
         return f"{type(self).__name__}({self.prob})"
 
     def infer(self, sample: TensorType) -> TensorType:
-        """The same type."""
         require_image(self, sample)
         return sample
 
@@ -155,7 +153,6 @@ class RandomFlip(RandomImageTransform):
         return result
 
     def attributes(self) -> dict[str, Any]:
-        """`prob`."""
         return {"prob": self.prob}
 
 

@@ -27,7 +27,6 @@ class StackTransform(Transform):
     """
 
     def __call__(self, images: Any) -> np.ndarray:
-        """The transformed stack or image, as an array."""
         array = np.asarray(images)
         if array.ndim == 4:
             return self.stack(array)
@@ -66,7 +65,6 @@ class ImageTransform(SampleTransform):
         """The transformed image."""
 
     def __call__(self, value: Any) -> np.ndarray:
-        """The transformed image, or stack of images."""
         draws = draws_of_call()
         if np.ndim(value) != 4:
             return self.one(value, draws)

@@ -54,7 +54,6 @@ class Fill(SampleTransform):
         self.fill_value = constant_of("fill_value", fill_value)
 
     def one(self, value: Any, draws: Draws) -> np.ndarray:
-        """The same shape and type."""
         array = as_value(value)
         filling = like(array, self.fill_value, self)
         return np.full(array.shape, filling, filling.dtype)
@@ -76,7 +75,6 @@ class Mask(SampleTransform):
         self.dtype = dt.of(dtype)
 
     def one(self, value: Any, draws: Draws) -> np.ndarray:
-        """The same shape."""
         array = as_value(value)
         made: np.ndarray = COMPARISONS[self.operator](array, like(array, self.constant, self))
         return made.astype(self.dtype.numpy)
@@ -125,7 +123,6 @@ class Concatenate(SampleTransform):
         self.prepend, self.append = _part("prepend", prepend), _part("append", append)
 
     def one(self, value: Any, draws: Draws) -> np.ndarray:
-        """One axis, in the sample's element type."""
         return self(value)
 
     def __call__(self, *values: Any) -> np.ndarray:
@@ -305,7 +302,6 @@ class Compose(TransformGroup):
     """
 
     def one(self, value: Any, draws: Draws) -> Any:
-        """The result of the last transform."""
         return self.all_of((value,), draws)
 
     def __call__(self, *values: Any) -> Any:
@@ -330,7 +326,6 @@ class RandomApply(TransformGroup):
             raise ConfigError("not a probability", argument="prob", value=prob, allowed="0 to 1")
 
     def one(self, value: Any, draws: Draws) -> Any:
-        """The sample, transformed or not."""
         return in_turn(self.transforms, value, draws) if draws.chance(self.prob) else value
 
 
@@ -338,7 +333,6 @@ class RandomChoice(TransformGroup):
     """One of the transforms, each equally likely."""
 
     def one(self, value: Any, draws: Draws) -> Any:
-        """The transformed sample."""
         return transform_one(draws.choice(self.transforms), (value,), draws)
 
 
@@ -346,7 +340,6 @@ class RandomOrder(TransformGroup):
     """All of the transforms, in a random order."""
 
     def one(self, value: Any, draws: Draws) -> Any:
-        """The transformed sample."""
         return in_turn(draws.order(self.transforms), value, draws)
 
 

@@ -47,7 +47,6 @@ class ScatterRows(ScatterNd):
     """Base: the rows of a parameter with the numbers `indices`, of any shape, changed."""
 
     def places(self, indices: Value) -> Value:
-        """The numbers of rows as positions in the first axis."""
         return ExpandDims(indices.ndim)(indices)
 
 
@@ -262,7 +261,6 @@ class UnsortedSegmentMax(SegmentExtremum):
     reduction: ClassVar = "max"
 
     def empty(self, dtype: np.dtype) -> Any:
-        """The lowest number."""
         return np.finfo(np.float32).min if dtype.kind == "f" else np.iinfo(dtype).min
 
 
@@ -277,7 +275,6 @@ class UnsortedSegmentMin(SegmentExtremum):
     reduction: ClassVar = "min"
 
     def empty(self, dtype: np.dtype) -> Any:
-        """The largest number."""
         return np.finfo(np.float32).max if dtype.kind == "f" else np.iinfo(dtype).max
 
 
@@ -289,7 +286,6 @@ class UnsortedSegmentProd(UnsortedSegment):
     reduction: ClassVar = "mul"
 
     def empty(self, dtype: np.dtype) -> Any:
-        """The product of no numbers."""
         return 1
 
 

@@ -48,7 +48,6 @@ class AutoContrast(ImageTransform):
         self.ignore = [whole_number("ignore", value, 0, 255) for value in values]
 
     def image(self, image: np.ndarray, draws: Draws) -> np.ndarray:
-        """The same shape."""
         return color.auto_contrast(image, self.cutoff, self.ignore)
 
 
@@ -56,7 +55,6 @@ class Equalize(ImageTransform):
     """The values of each channel replaced so that their distribution is as even as possible."""
 
     def image(self, image: np.ndarray, draws: Draws) -> np.ndarray:
-        """The same shape."""
         return color.equalize(image)
 
 
@@ -68,7 +66,6 @@ class Invert(ImageTransform):
     """
 
     def image(self, image: np.ndarray, draws: Draws) -> np.ndarray:
-        """The same shape."""
         return 255 - image
 
 
@@ -79,7 +76,6 @@ class RandomColor(RandomImageSample):
         self.degrees = range_of("degrees", degrees, 0.0, LARGEST_FACTOR)
 
     def image(self, image: np.ndarray, draws: Draws) -> np.ndarray:
-        """The same shape."""
         return color.saturation(image, draws.uniform(*self.degrees))
 
 
@@ -90,7 +86,6 @@ class RandomSharpness(RandomImageSample):
         self.degrees = range_of("degrees", degrees, 0.0, LARGEST_FACTOR)
 
     def image(self, image: np.ndarray, draws: Draws) -> np.ndarray:
-        """The same shape."""
         return color.sharpness(image, draws.uniform(*self.degrees))
 
 
@@ -103,7 +98,6 @@ class RandomPosterize(RandomImageSample):
         self.bits = (int(low), int(high))
 
     def image(self, image: np.ndarray, draws: Draws) -> np.ndarray:
-        """The same shape."""
         return color.posterize(image, draws.integer(*self.bits))
 
 
@@ -117,7 +111,6 @@ class RandomSolarize(RandomImageSample):
         self.threshold = (int(low), int(high))
 
     def image(self, image: np.ndarray, draws: Draws) -> np.ndarray:
-        """The same shape."""
         low, high = sorted(draws.integer(*self.threshold) for _ in range(2))
         return color.solarize(image, low, high)
 
@@ -142,7 +135,6 @@ class RandomColorAdjust(RandomImageSample):
         self.hue = symmetric_range("hue", hue, 0.5)
 
     def image(self, image: np.ndarray, draws: Draws) -> np.ndarray:
-        """The same shape."""
         changes = [
             (color.brightness, draws.uniform(*self.brightness), 1.0),
             (color.contrast, draws.uniform(*self.contrast), 1.0),
@@ -178,7 +170,6 @@ class CutOut(RandomImageSample):
         self.num_patches = whole_number("num_patches", num_patches, 1)
 
     def image(self, image: np.ndarray, draws: Draws) -> np.ndarray:
-        """The same shape."""
         result = image.copy()
         for _ in range(self.num_patches):
             top, left = (draws.integer(0, side - 1) - self.length // 2 for side in image.shape[:2])
@@ -475,7 +466,6 @@ class RandomAffine(RandomImageSample):
         self.fill_value = fill_of(fill_value)
 
     def image(self, image: np.ndarray, draws: Draws) -> np.ndarray:
-        """The same shape."""
         height, width = image.shape[:2]
         angle = draws.uniform(*self.degrees)
         shift = (draws.uniform(*self.translate[:2]) * width, draws.uniform(*self.translate[2:]) * height)
@@ -527,7 +517,6 @@ class RandomSelectSubpolicy(RandomSampleTransform):
         self.policy = [self._checked(part, policy) for part in require_policy(policy)]
 
     def one(self, value: Any, draws: Draws) -> Any:
-        """The transformed sample."""
         for operation, probability in draws.choice(self.policy):
             if draws.chance(probability):
                 value = transform_one(operation, (value,), draws)
@@ -550,7 +539,6 @@ class UniformAugment(RandomSampleTransform):
         self.num_ops = whole_number("num_ops", num_ops, 1, len(self.transforms))
 
     def one(self, value: Any, draws: Draws) -> Any:
-        """The transformed sample."""
         for operation in draws.order(self.transforms)[: self.num_ops]:
             if draws.chance(APPLY_PROBABILITY):
                 value = transform_one(operation, (value,), draws)

@@ -59,7 +59,6 @@ class PictureTransform(SampleTransform):
     """
 
     def one(self, value: Any, draws: Draws) -> Any:
-        """The transformed image."""
         return self.picture(picture_of(self, value), draws)
 
     @abstractmethod
@@ -127,7 +126,6 @@ class CenterCrop(PictureTransform):
         self.size = height_and_width(size)
 
     def picture(self, image: PillowImage, draws: Draws) -> PillowImage:
-        """The crop."""
         return cropped(image, center_box(image, self.size))
 
 
@@ -149,7 +147,6 @@ class RandomResizedCrop(RandomPicture):
         self.max_attempts = whole_number("max_attempts", max_attempts, 1)
 
     def picture(self, image: PillowImage, draws: Draws) -> PillowImage:
-        """The part, resized."""
         box = random_box(draws, (image.height, image.width), self.scale, self.ratio, self.max_attempts)
         return cropped(image, box).resize(self.size[::-1], filter_of(self.interpolation))
 
@@ -161,7 +158,6 @@ class RandomHorizontalFlip(RandomPicture):
         self.prob = probability_of(prob)
 
     def picture(self, image: PillowImage, draws: Draws) -> PillowImage:
-        """The same size."""
         return pillow().ImageOps.mirror(image) if draws.chance(self.prob) else image
 
 
@@ -172,7 +168,6 @@ class RandomVerticalFlip(RandomPicture):
         self.prob = probability_of(prob)
 
     def picture(self, image: PillowImage, draws: Draws) -> PillowImage:
-        """The same size."""
         return pillow().ImageOps.flip(image) if draws.chance(self.prob) else image
 
 
@@ -203,7 +198,6 @@ class TenCrop(FiveCrop):
         self.use_vertical_flip = use_vertical_flip
 
     def picture(self, image: PillowImage, draws: Draws) -> Any:
-        """Ten images."""
         operations = pillow().ImageOps
         mirrored = operations.flip(image) if self.use_vertical_flip else operations.mirror(image)
         return (*super().picture(image, draws), *super().picture(mirrored, draws))
@@ -223,7 +217,6 @@ class Pad(PictureTransform):
         self.padding_mode = border_of(padding_mode)
 
     def picture(self, image: PillowImage, draws: Draws) -> PillowImage:
-        """The larger image."""
         return bordered(image, *self.padding, self.padding_mode, self.fill_value)
 
 
@@ -379,7 +372,6 @@ class HsvToRgb(SampleTransform):
         self.is_hwc = is_hwc
 
     def one(self, value: Any, draws: Draws) -> np.ndarray:
-        """The same shape."""
         return _by_channels(self, value, self.is_hwc, color.to_rgb)
 
 
@@ -493,7 +485,6 @@ class RandomAffine(RandomPicture):
         self.fill_value = fill_of(fill_value)
 
     def picture(self, image: PillowImage, draws: Draws) -> PillowImage:
-        """The same size."""
         angle = math.radians(draws.uniform(*self.degrees))
         shift = [round(draws.uniform(-k * n, k * n)) for k, n in zip(self.translate, image.size, strict=True)]
         scale = draws.uniform(*self.scale)
@@ -516,7 +507,6 @@ class RandomPerspective(RandomPicture):
         self.interpolation = inter_of(interpolation, TURNING_INTER)
 
     def picture(self, image: PillowImage, draws: Draws) -> PillowImage:
-        """The same size."""
         if not draws.chance(self.prob):
             return image
         (width, height), part = image.size, self.distortion_scale
@@ -573,7 +563,6 @@ class AutoContrast(PictureTransform):
         self.ignore = None if ignore is None else [whole_number("ignore", k, 0, 255) for k in as_list(ignore)]
 
     def picture(self, image: PillowImage, draws: Draws) -> PillowImage:
-        """The same size and mode."""
         return pillow().ImageOps.autocontrast(image, self.cutoff, self.ignore)  # type: ignore[no-any-return]
 
 
@@ -581,7 +570,6 @@ class Equalize(PictureTransform):
     """Values replaced so that their distribution is as even as possible."""
 
     def picture(self, image: PillowImage, draws: Draws) -> PillowImage:
-        """The same size and mode."""
         return pillow().ImageOps.equalize(image)  # type: ignore[no-any-return]
 
 
@@ -589,7 +577,6 @@ class Invert(PictureTransform):
     """255 minus every value."""
 
     def picture(self, image: PillowImage, draws: Draws) -> PillowImage:
-        """The same size and mode."""
         return pillow().ImageOps.invert(image)  # type: ignore[no-any-return]
 
 
@@ -600,7 +587,6 @@ class RandomColor(RandomPicture):
         self.degrees = range_of("degrees", degrees, 0.0, LARGEST_FACTOR)
 
     def picture(self, image: PillowImage, draws: Draws) -> PillowImage:
-        """The same size and mode."""
         return enhanced("Color", image, draws.uniform(*self.degrees))
 
 
@@ -611,7 +597,6 @@ class RandomSharpness(RandomPicture):
         self.degrees = range_of("degrees", degrees, 0.0, LARGEST_FACTOR)
 
     def picture(self, image: PillowImage, draws: Draws) -> PillowImage:
-        """The same size and mode."""
         return enhanced("Sharpness", image, draws.uniform(*self.degrees))
 
 
@@ -635,7 +620,6 @@ class RandomColorAdjust(RandomPicture):
         self.hue = symmetric_range("hue", hue, 0.5)
 
     def picture(self, image: PillowImage, draws: Draws) -> PillowImage:
-        """The same size and mode."""
         names = {"Brightness": self.brightness, "Contrast": self.contrast, "Color": self.saturation, "Hue": self.hue}
         amounts = [(name, draws.uniform(*limits)) for name, limits in names.items()]
         for name, amount in draws.order(amounts):
@@ -651,7 +635,6 @@ class UniformAugment(RandomSampleTransform):
         self.num_ops = whole_number("num_ops", num_ops, 1, len(self.transforms))
 
     def one(self, value: Any, draws: Draws) -> Any:
-        """The transformed sample."""
         for operation in draws.order(self.transforms)[: self.num_ops]:
             if draws.chance(draws.uniform()):
                 value = transform_one(operation, (value,), draws)
@@ -703,7 +686,6 @@ class RandomErasing(RandomSampleTransform):
         self.max_attempts = whole_number("max_attempts", max_attempts, 1)
 
     def one(self, value: Any, draws: Draws) -> np.ndarray:
-        """The same shape and type."""
         image = planes_of(self, value)
         if not draws.chance(self.prob):
             return image
@@ -812,7 +794,6 @@ class ToType(SampleTransform):
         self.output_type = dt.of(output_type)
 
     def one(self, value: Any, draws: Draws) -> np.ndarray:
-        """The same shape."""
         return np.asarray(value).astype(self.output_type.numpy)
 
 
@@ -826,7 +807,6 @@ class Grayscale(PictureTransform):
             raise ConfigError("not a number of channels", **rows)
 
     def picture(self, image: PillowImage, draws: Draws) -> PillowImage:
-        """One band, or three."""
         grey = image.convert("L")
         return grey if self.num_output_channels == 1 else grey.convert("RGB")
 
@@ -838,5 +818,4 @@ class RandomGrayscale(RandomPicture):
         self.prob = probability_of(prob)
 
     def picture(self, image: PillowImage, draws: Draws) -> PillowImage:
-        """The same size and mode."""
         return image.convert("L").convert(image.mode) if draws.chance(self.prob) else image

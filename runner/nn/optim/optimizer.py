@@ -241,7 +241,6 @@ class Optimizer(Cell):
         return {"optimizer": type(self).__name__}
 
     def construct(self, gradients: Sequence[Value]) -> Any:
-        """Assign new values to the parameters and to the optimizer's state."""
         raise NotImplementedError
 
     # Gradients

@@ -287,11 +287,9 @@ class LARS(Optimizer):
 
     @property
     def schedule(self) -> LearningRateSchedule | None:
-        """That of the wrapped optimizer."""
         return self.opt.schedule
 
     def get_lr_parameter(self, param: Parameter | Sequence[Parameter]) -> Any:
-        """That of the wrapped optimizer."""
         return self.opt.get_lr_parameter(param)
 
     def construct(self, gradients: Sequence[Value]) -> Any:

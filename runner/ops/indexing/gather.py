@@ -271,7 +271,6 @@ class Sort(Ordering):
     descending: bool = False
 
     def order(self, x: TensorType) -> tuple[int, int, bool]:
-        """All elements of the axis."""
         (axis,) = resolve_axes(self.axis, x.ndim)
         return axis, x.shape[axis], self.descending
 
@@ -291,7 +290,6 @@ class TopK(Ordering):
     statics: ClassVar = ("k",)
 
     def order(self, x: TensorType) -> tuple[int, int, bool]:
-        """`k` elements of the axis."""
         (axis,) = resolve_axes(self.axis, x.ndim)
         which = "the last axis" if self.axis == -1 else f"axis {self.axis}"
         require(1 <= self.k <= x.shape[axis], f"k must be 1 to the length of {which}", k=self.k, x=x)

@@ -148,7 +148,6 @@ class TimedEagerStep(TimedStep):
         self._known: set[tuple[TensorType, ...]] = set()  # types of batches whose operators are in the record
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """One step."""
         number, self.number = self.number, self.number + 1
         if not self.clock.is_profiled(number) or self.step.records:
             with self.clock.calling(number, 1, profiled=False):
