@@ -55,7 +55,7 @@ def check(samples: list[Sample], promise: Callable[..., object]) -> None:
 
 
 def test_every_operator_has_a_row():
-    """All but effects, which have no outputs: `tests/ops/print` and `test_summary.py` test what they emit."""
+    """All but effects, which have no outputs: `test_print.py` and `test_summary.py` test what they emit."""
     assert {name for name, kind in REGISTRY.items() if not issubclass(kind, Effect)} == {s.op.name for s in SAMPLES}
 
 

@@ -22,7 +22,7 @@ from runner.compile.session import Session, device_problem, device_reason, first
 from runner.device import BACKENDS, Device
 from runner.errors import ConfigError, DeviceError, InternalError
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 SITE = "/venv/lib/python3.11/site-packages/onnxruntime/capi"
 NO_FILE = "cannot open shared object file: No such file or directory"
 GPU_PRELOAD = (

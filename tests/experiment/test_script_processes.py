@@ -18,7 +18,7 @@ from soak import SOAK, thinned
 from runner.host import files
 from runner.report.record import RunRecord
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 OF_THE_PROCESS = (
     *("init_seconds", "compile_seconds", "first_loss_seconds", "train_seconds", "steps_per_second", "peak_rss_mb"),
     *("run_dir", "host_interactions"),

@@ -19,7 +19,7 @@ from runner.experiment import script as command
 from runner.host import files
 from runner.train.checkpoint import state
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 def model_of(metrics=frozenset({"accuracy"}), rate=0.01):

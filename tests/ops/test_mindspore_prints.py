@@ -3,7 +3,7 @@
 `mindspore.parse_print` is in versions up to 2.7; where it is gone, MindSpore's own schema of the file reads it.
 
 python3.11 -m venv ms && ms/bin/pip install mindspore==2.7.0 "numpy<2"
-RUNNER_MINDSPORE_PYTHON=ms/bin/python pytest tests/ops/print/test_mindspore_prints.py
+RUNNER_MINDSPORE_PYTHON=ms/bin/python pytest tests/ops/test_mindspore_prints.py
 """
 
 import os
