@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from runner.communication import settings as communication_settings
+from runner.communication.settings import validate_indices
 from runner.device import WINOGRAD
 from runner.errors import ConfigError, collect_errors
 from runner.observe import dump
@@ -21,7 +21,7 @@ from runner.observe.profile.settings import (
     options,
     options_text,
     path_in_options,
-    point as settings_point,
+    point as operator_point,
 )
 from runner.validation.paths import ALLOWED, path_problem
 from runner.validation.rules import (
@@ -354,8 +354,8 @@ class SessionSettings(Frozen):
     optypelist_for_implmode: str | None = key(None, validate=_validate_optypes)  # null or Pooling
     profiling_mode: bool = False  # profile the run
     profiling_options: str = key("training_trace", validate=options_text, writes=_profile_path)  # words or JSON text
-    fp_point: str | None = key(None, validate=settings_point)  # first operator of the forward pass
-    bp_point: str | None = key(None, validate=settings_point)  # last operator of the backward pass
+    fp_point: str | None = key(None, validate=operator_point)  # first operator of the forward pass
+    bp_point: str | None = key(None, validate=operator_point)  # last operator of the backward pass
     op_trace: str | None = key(None, validate=operator)  # the operator of profiling_options=op_trace
     initialize_system: bool = False  # time the initialisation separately
 
@@ -485,9 +485,7 @@ class DataParallel(Frozen):
     gradients_mean: bool = False  # mean of the gradients instead of their sum
     parameter_broadcast: bool = False  # initialise all ranks with the parameters of rank 0
     sync_batch_norm: bool = False  # batch normalization with the statistics of all ranks
-    all_reduce_fusion_config: tuple[int, ...] | None = key(
-        None, validate=communication_settings.validate_indices
-    )  # null: one bucket
+    all_reduce_fusion_config: tuple[int, ...] | None = key(None, validate=validate_indices)  # null: one bucket
     timeout_seconds: float = key(300.0, above=0, high=MAX_COUNT)  # wait of processes for each other at start and end
 
 
