@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from runner import ops
-from runner.core.eager import Eager
+from runner.core.interpreter import Eager
 from runner.core.operators import Primitive
 from runner.core.values import Tensor
 

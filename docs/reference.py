@@ -18,11 +18,10 @@ from runner import cli, ops, register
 from runner.config import schema
 from runner.config.groups import GROUPS, NAMED
 from runner.config.groups.entries import CALLBACKS, METRICS, default_callbacks, direction
-from runner.core.operators import Primitive
+from runner.core.operators import ComposedOperator, Primitive
 from runner.dataset.catalog import CATALOG, DatasetEntry
 from runner.importer.rules import RULES
 from runner.mindspore.addresses import coverage
-from runner.ops.composition import ComposedOperator
 from runner.validation.rules import Frozen, Invalid, rule_of, show, validate
 
 PICTURES = Path(__file__).parents[1] / "build" / "images"  # from docs/screenshots.py

@@ -1,8 +1,8 @@
 """Import paths of the reference: `runner.common.initializer`, `Tensor`, `Parameter` and `ParameterTuple`."""
 
 from runner import ops  # noqa: F401  registers the arithmetic of tensors (`x + y`)
-from runner.core.values import OPERATORS
+from runner.core.values import syntax
 from runner.host.lazy import late_names
 
 __getattr__, __dir__, __all__ = late_names(__name__, __file__)
-OPERATORS["initializer"] = lambda *given: __getattr__("initializer").initializer(*given)
+syntax.initial = lambda *given: __getattr__("initializer").initializer(*given)

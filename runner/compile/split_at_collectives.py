@@ -16,12 +16,12 @@ import numpy as np
 from runner.compile.onnx.lower import lower
 from runner.compile.passes.simplify import dce
 from runner.compile.session import Session
-from runner.core.eager import evaluate
 from runner.core.graph import Graph, as_symbol
+from runner.core.interpreter import evaluate
 from runner.core.lowering import LAST, Layout
 from runner.core.operators import Collective, Node
 from runner.core.source import user_line
-from runner.core.values import OPERATORS, Symbol, Value
+from runner.core.values import Symbol, Value, syntax
 from runner.device import Device
 from runner.errors import ConfigError
 
@@ -105,7 +105,7 @@ class SplitSession:
         """A graph whose session has the device and its memory, where collectives are all that is computed."""
         x = next(x for part in self.parts for node in part.collectives for x in node.inputs)
         y = Symbol(x.type, "copy")
-        node = Node(OPERATORS["Identity"], (x,), (y,), "Default", 0, ())  # type: ignore[arg-type]
+        node = Node(syntax.identity, (x,), (y,), "Default", 0, ())  # type: ignore[arg-type]
         rest: dict[str, Any] = {"parameters": {}, "constants": {}, "updates": {}, "effects": ()}
         return replace(self.graph, inputs=(as_symbol(x),), nodes=(node,), outputs=(y,), **rest)
 

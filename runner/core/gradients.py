@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from runner.core.assignments import START, Mark
-from runner.core.operators import Gradient, Interpreter, Node, current
+from runner.core.interpreter import START, Interpreter, Mark, current
+from runner.core.operators import Gradient, Node
 from runner.core.source import user_line
 from runner.core.structure import FlatStructure, flatten
-from runner.core.values import OPERATORS, Parameter, Tensor, Value
+from runner.core.values import Parameter, Tensor, Value, syntax
 from runner.errors import ConfigError, NotDifferentiable, RunnerError, ShapeError
 
 
@@ -49,10 +49,10 @@ def versions(parameters: Sequence[Value], since: Mark) -> list[Sequence[Value]]:
     handles: list[Sequence[Value]] = []
     for x in parameters:
         if isinstance(x, Parameter):
-            read = [interpreter.at(x, since), *interpreter.assigned_since(x, since)]
+            read = [interpreter.at(x, since), *interpreter.assignments.since(x, since)]
         else:
             read = [interpreter.lift(x)]
-        handles.append([interpreter.original(handle) for handle in read])
+        handles.append([interpreter.tape.original(handle) for handle in read])
     return handles
 
 
@@ -70,13 +70,13 @@ def pull_back(
     record have computed pass their gradient on instead; `last` and `on_gradient` as for `gradients`.
     """
     interpreter = current()
-    last = last and interpreter.depth == 0  # an enclosing function that is differentiated needs the record again
+    last = last and interpreter.tape.depth == 0  # an enclosing function that is differentiated needs the record again
     nodes = interpreter.record(since, last)
     nodes = nodes if until is None else nodes[: until - since.position]
     record = _depending_on({handle for handles in targets for handle in handles}, nodes)
     del nodes
     complete = _completed_by_position([handles[0] for handles in targets], record) if on_gradient else {}
-    with interpreter.unrecorded() if last else nullcontext():
+    with interpreter.tape.unrecorded() if last else nullcontext():
         outer = interpreter.origin
         try:
             while record:  # popped, so that values without other references are freed during the walk
@@ -94,7 +94,7 @@ def pull_back(
 
 def _sum(interpreter: Interpreter, adjoint: dict[Value, Value], handles: Sequence[Value]) -> Value:
     found = [adjoint[handle] for handle in dict.fromkeys(handles) if handle in adjoint]
-    return reduce(OPERATORS["Add"], found) if found else interpreter.lift(_filled(handles[0], 0.0))
+    return reduce(syntax.add, found) if found else interpreter.lift(_filled(handles[0], 0.0))
 
 
 def _depending_on(wanted: set[Value], nodes: Sequence[Node]) -> list[tuple[Node, list[bool]]]:
@@ -136,7 +136,7 @@ def _pull_back(interpreter: Interpreter, node: Node, wanted: Sequence[bool], adj
     for x, rule, needed in zip(node.inputs, rules, wanted, strict=True):
         if rule is not None and needed:
             gradient = rule() if callable(rule) else rule
-            adjoint[x] = OPERATORS["Add"](adjoint[x], gradient) if x in adjoint else gradient
+            adjoint[x] = syntax.add(adjoint[x], gradient) if x in adjoint else gradient
 
 
 def _checked_rules(node: Node, rules: object) -> Sequence[Gradient]:
@@ -173,7 +173,7 @@ def _initial_adjoint(interpreter: Interpreter, loss: Value, sens: float | Value)
     if not isinstance(sens, Value):
         return _filled(loss, sens)
     seed = interpreter.with_dtype(interpreter.lift(sens), loss.dtype)
-    return OPERATORS["Mul"](_filled(loss, 1.0), seed) if loss.shape else seed
+    return syntax.mul(_filled(loss, 1.0), seed) if loss.shape else seed
 
 
 def _filled(like: Value, value: float) -> Tensor:
@@ -225,13 +225,13 @@ def differentiate(
 
 
 def _earlier_call(interpreter: Interpreter, function: Callable[..., Any], flat: FlatStructure) -> _Executed | None:
-    call = interpreter.calls.get(function)
-    if call is None or call.end.assignments != interpreter.assignments:
+    call = interpreter.tape.calls.get(function)
+    if call is None or call.end.assignments != interpreter.assignments.count:
         return None
     before = flatten(call.inputs)
     values = flat.values
     same = before.layout == flat.layout and all(x is y for x, y in zip(before.values, values, strict=True))
-    changes = any(isinstance(x, Parameter) or x in interpreter.originals for x in values)
+    changes = any(isinstance(x, Parameter) or x in interpreter.tape.originals for x in values)
     if not same or changes or len(set(values)) < len(values):
         return None
     return _Executed([interpreter.lift(x) for x in values], call.outputs, call.begin, call.end.position)
@@ -240,9 +240,10 @@ def _earlier_call(interpreter: Interpreter, function: Callable[..., Any], flat: 
 def _execute(interpreter: Interpreter, function: Callable[..., Any], flat: FlatStructure) -> _Executed:
     begin = interpreter.mark()
     # Each operand gets a handle of its own, although the same value may be another operand, or used by the function.
-    handles = [OPERATORS["Identity"](x) if x.dtype.is_float else interpreter.lift(x) for x in flat.values]
+    handles = [syntax.identity(x) if x.dtype.is_float else interpreter.lift(x) for x in flat.values]
     outputs = function(*flat.rebuild(handles))
-    handles = [interpreter.original(handle) for handle in handles]  # the function may assign elements of its operands
+    # The function may assign elements of its operands.
+    handles = [interpreter.tape.original(handle) for handle in handles]
     return _Executed(handles, outputs, begin, interpreter.mark().position)
 
 
@@ -254,7 +255,7 @@ def _seeds(interpreter: Interpreter, outputs: FlatStructure, sens: Any) -> dict[
     for y, seed in zip(outputs.values, given, strict=True):
         if y.dtype.is_float:
             handle, value = interpreter.lift(y), interpreter.with_dtype(interpreter.lift(seed), y.dtype)
-            adjoint[handle] = OPERATORS["Add"](adjoint[handle], value) if handle in adjoint else value
+            adjoint[handle] = syntax.add(adjoint[handle], value) if handle in adjoint else value
     return adjoint
 
 

@@ -1,7 +1,9 @@
-"""Operators, the record of their applications, and the base of interpreters.
+"""Operators, and the record of their applications.
 
 An operator is a frozen dataclass: its fields are the attributes, its methods the four rules (type, numpy kernel,
-gradient, lowering). A call passes it to the current interpreter: `Eager` computes, `Tracer` builds a graph.
+gradient, lowering). A call passes it to the current interpreter (`runner/core/interpreter.py`), which computes it or
+adds it to a graph. One that is composed of others has no rules of its own. The parts: what a rule takes and returns;
+`Primitive` and its decorators; composed operators, effects and collectives; the record `Node`, and `infer`.
 """
 
 import dataclasses
@@ -9,79 +11,26 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from operator import attrgetter
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.assignments import Rebinding
+from runner.core.current import INTERPRETER
 from runner.core.lowering import Builder, Form, Names
 from runner.core.precision import Needs, RoundedTypes
-from runner.core.source import Source, SourceLine, current_source, user_line
-from runner.core.values import Operand, Value, as_values
-from runner.errors import ConfigError, NotDifferentiable, RunnerError, ShapeError
+from runner.core.source import Source
+from runner.core.values import Value
+from runner.errors import ConfigError, NotDifferentiable, ShapeError
 from runner.host.machine import CERTAIN_BYTES, require_memory
 from runner.types import TensorType, broadcast
 from runner.validation.keywords import KeywordNames
 
-# What scripts of MindSpore r1.2 set on an operator beside its arguments.
+Types = TensorType | tuple[TensorType, ...]
+Arrays = np.ndarray | tuple[np.ndarray, ...]
+Gradient = Value | Callable[[], Value] | None  # a function is called only if that gradient is needed
 
-
-class PrimitiveSettings:
-    """Base of operators. The settings are hints for devices and for other kinds of parallelism: they are kept with the
-    operator, copies of it and results do not depend on them."""
-
-    @property
-    def attrs(self) -> dict[str, Any]:
-        """What `add_prim_attr` has added, by name."""
-        added: dict[str, Any] = self.__dict__.setdefault("_added", {})
-        return added
-
-    @property
-    def instance_name(self) -> str:
-        """What `set_prim_instance_name` has set; by default the operator type."""
-        name: str = self.attrs.get("instance_name", type(self).__name__)
-        return name
-
-    def add_prim_attr(self, name: str, value: Any) -> Self:
-        """Keep a value under a name, such as `primitive_target`, and return the operator. It has no effect.
-
-        Raises ConfigError for a name that is an argument of the operator, since that would have one in the reference.
-        """
-        if name in getattr(self, "__dataclass_fields__", ()):
-            repair = f"{type(self).__name__}({name}={value!r})"
-            raise ConfigError("an argument of an operator is set when it is made", argument=name, repair=repair)
-        self.attrs[name] = value
-        return self
-
-    def del_prim_attr(self, name: str) -> Self:
-        """Remove what `add_prim_attr` has added."""
-        self.attrs.pop(name, None)
-        return self
-
-    def set_prim_instance_name(self, instance_name: str) -> Self:
-        """Name this operator. Names of files and graphs stay those of scopes."""
-        return self.add_prim_attr("instance_name", instance_name)
-
-    def set_stage(self, stage: int) -> Self:
-        """Keep the stage of a pipeline of devices, which runner does not have."""
-        return self.add_prim_attr("stage", stage)
-
-    def shard(self, strategy: Sequence[Any]) -> Self:
-        """Keep how operands would be sharded. runner trains data-parallel, so each rank has whole operands."""
-        return self.add_prim_attr("strategy", strategy)
-
-    def recompute(self, mode: bool = True) -> Self:
-        """Keep whether gradients would compute this operator again, in place of keeping its results."""
-        return self.add_prim_attr("recompute", mode)
-
-    def init_prim_io_names(self, inputs: Sequence[str], outputs: Sequence[str]) -> None:
-        """Keep names of operands and results."""
-        self.add_prim_attr("input_names", inputs).add_prim_attr("output_names", outputs)
-
-
-# What operators declare for the compiler's passes, which know graphs and no operators.
+REGISTRY: dict[str, type["Primitive"]] = {}
 
 
 @dataclass(frozen=True)
@@ -97,46 +46,9 @@ class BatchRule:
     is_sum: bool = False
 
 
-class Rewrites:
-    """Base of operators: the defaults, which allow nothing."""
-
-    elementwise: ClassVar[bool] = False  # whether it computes every element, of operands that are broadcast, separately
-    never_decreases: ClassVar[bool] = False  # whether it is a function of each element that never decreases
-    takes_largest: ClassVar[bool] = False  # whether each element of the result is the largest of some of the operand
-    gradient_of: ClassVar[str] = ""  # the operator whose gradient it computes, from (x, out, dout) or (dout, out)
-
-    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
-        """Index of the operand that equals the output for any data, or None; `known` are the constant operands."""
-        return None
-
-    def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
-        """How it computes a batch sample by sample; None when it does not, or when it is not known."""
-        shape = broadcast(*types) if self.elementwise else ()
-        operands = tuple([x.ndim == len(shape) and x.shape[0] == shape[0] for x in types]) if len(shape) > 1 else ()
-        return BatchRule(operands, lambda _: self) if any(operands) and shape[0] > 1 else None
-
-
-def is_filled_with(value: float, array: np.ndarray | None) -> bool:
-    """Whether an operand is known, and all its elements are this number, including the sign of 0 for floats."""
-    if array is None or not np.all(array == value):
-        return False
-    return array.dtype.kind != "f" or bool(np.all(np.signbit(array) == np.signbit(value)))
-
-
-# Operators, the record of their applications, and the base of interpreters.
-
-_type = attrgetter("type")  # a function for `map`: the fastest loop over a few operands
-
-Types = TensorType | tuple[TensorType, ...]
-Arrays = np.ndarray | tuple[np.ndarray, ...]
-Gradient = Value | Callable[[], Value] | None  # a function is called only if that gradient is needed
-
-REGISTRY: dict[str, type["Primitive"]] = {}
-
-
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Primitive(PrimitiveSettings, Rewrites, KeywordNames):
-    """Base of all operators. Subclasses are declared with `@primitive`."""
+class Primitive(KeywordNames):
+    """Base of all operators: of those with rules of their own, declared with `@primitive`, and of composed ones."""
 
     statics: ClassVar[tuple[str, ...]] = ()  # fields that a call may also pass after the operands, as in the reference
     fields: ClassVar[tuple[str, ...]] = ()
@@ -152,6 +64,12 @@ class Primitive(PrimitiveSettings, Rewrites, KeywordNames):
     one_dtype: ClassVar[bool] = False  # whether its two operands are converted to one element type
     is_flat: ClassVar[bool] = False  # whether its outputs pass no gradient to its inputs
     is_users: ClassVar[bool] = False  # whether it is declared outside of runner, where no contract test has checked it
+
+    # What passes of the compiler may assume, which know graphs and no operators. The defaults allow nothing.
+    elementwise: ClassVar[bool] = False  # whether it computes every element, of operands that are broadcast, separately
+    never_decreases: ClassVar[bool] = False  # whether it is a function of each element that never decreases
+    takes_largest: ClassVar[bool] = False  # whether each element of the result is the largest of some of the operand
+    gradient_of: ClassVar[str] = ""  # the operator whose gradient it computes, from (x, out, dout) or (dout, out)
 
     @property
     def graphs(self) -> tuple[Any, ...]:
@@ -202,6 +120,16 @@ class Primitive(PrimitiveSettings, Rewrites, KeywordNames):
         """
         return None
 
+    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
+        """Index of the operand that equals the output for any data, or None; `known` are the constant operands."""
+        return None
+
+    def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
+        """How it computes a batch sample by sample; None when it does not, or when it is not known."""
+        shape = broadcast(*types) if self.elementwise else ()
+        operands = tuple([x.ndim == len(shape) and x.shape[0] == shape[0] for x in types]) if len(shape) > 1 else ()
+        return BatchRule(operands, lambda _: self) if any(operands) and shape[0] > 1 else None
+
     def attributes(self) -> dict[str, Any]:
         """The fields by name."""
         return {name: getattr(self, name) for name in self.fields}
@@ -228,8 +156,9 @@ class Primitive(PrimitiveSettings, Rewrites, KeywordNames):
             operands = tuple(operands[0])  # the reference's way to pass any number of tensors
         if self.arity is not None and len(operands) != self.arity:
             op, operands = self._with_statics(operands)
-        outputs = _stack[-1].bind(op, operands)
-        return outputs[0] if len(outputs) == 1 else outputs  # type: ignore[return-value]  # unpacks like a value
+        outputs: Any = INTERPRETER.get().bind(op, operands)
+        result: Value = outputs[0] if len(outputs) == 1 else outputs  # several unpack as a value does
+        return result
 
     def _with_statics(self, operands: tuple[Any, ...]) -> tuple[Self, tuple[Any, ...]]:
         assert self.arity is not None
@@ -239,6 +168,57 @@ class Primitive(PrimitiveSettings, Rewrites, KeywordNames):
             raise ShapeError(f"{self.name}: wrong number of operands", given=len(operands), takes=takes)
         changes = dict(zip(self.statics, map(_frozen, given), strict=False))
         return dataclasses.replace(self, **changes), operands[: self.arity]
+
+    # Settings of scripts of r1.2: hints for devices and for other kinds of parallelism. They are kept with the
+    # operator; copies of it and results do not depend on them.
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """What `add_prim_attr` has added, by name."""
+        added: dict[str, Any] = self.__dict__.setdefault("_added", {})
+        return added
+
+    @property
+    def instance_name(self) -> str:
+        """What `set_prim_instance_name` has set; by default the operator type."""
+        name: str = self.attrs.get("instance_name", type(self).__name__)
+        return name
+
+    def add_prim_attr(self, name: str, value: Any) -> Self:
+        """Keep a value under a name, such as `primitive_target`, and return the operator. It has no effect.
+
+        Raises ConfigError for a name that is an argument of the operator, since that would have one in the reference.
+        """
+        if name in getattr(self, "__dataclass_fields__", ()):
+            repair = f"{type(self).__name__}({name}={value!r})"
+            raise ConfigError("an argument of an operator is set when it is made", argument=name, repair=repair)
+        self.attrs[name] = value
+        return self
+
+    def del_prim_attr(self, name: str) -> Self:
+        """Remove what `add_prim_attr` has added."""
+        self.attrs.pop(name, None)
+        return self
+
+    def set_prim_instance_name(self, instance_name: str) -> Self:
+        """Name this operator. Names of files and graphs stay those of scopes."""
+        return self.add_prim_attr("instance_name", instance_name)
+
+    def set_stage(self, stage: int) -> Self:
+        """Keep the stage of a pipeline of devices, which runner does not have."""
+        return self.add_prim_attr("stage", stage)
+
+    def shard(self, strategy: Sequence[Any]) -> Self:
+        """Keep how operands would be sharded. runner trains data-parallel, so each rank has whole operands."""
+        return self.add_prim_attr("strategy", strategy)
+
+    def recompute(self, mode: bool = True) -> Self:
+        """Keep whether gradients would compute this operator again, in place of keeping its results."""
+        return self.add_prim_attr("recompute", mode)
+
+    def init_prim_io_names(self, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        """Keep names of operands and results."""
+        self.add_prim_attr("input_names", inputs).add_prim_attr("output_names", outputs)
 
 
 def _frozen(value: Any) -> Any:
@@ -277,122 +257,25 @@ def graph_operator(cls: type[Op]) -> type[Op]:
     return declared
 
 
-@dataclasses.dataclass(slots=True, eq=False)
-class Node:
-    """One application of an operator: the entry of the tape and of the graph."""
+class ComposedOperator(Primitive):
+    """Base of operators whose `compose` applies other ones; so types, modes and gradients are theirs.
 
-    op: Primitive
-    inputs: tuple[Value, ...]
-    outputs: tuple[Value, ...]
-    scope: str
-    number: int
-    source: Source
-    form: Form | None = None  # how it is lowered, once the layout pass has chosen
+    Subclasses are frozen dataclasses: the fields are the attributes, with MindSpore's names. What they apply stands in
+    a scope with their name; graphs and tapes have no node for them.
+    """
 
-    @property
-    def name(self) -> str:
-        """Full name: `{scope}/{Op}-op{N}` (spec section 2.6)."""
-        return f"{self.scope}/{self.op.name}-op{self.number}"
+    def compose(self, *operands: Any) -> Any:
+        """The results, in operators. Raises ShapeError when the operands do not fit."""
+        raise NotImplementedError
 
-
-@lru_cache(maxsize=8192)
-def infer(op: Primitive, types: tuple[TensorType, ...]) -> tuple[TensorType, ...]:
-    """The output types of an operator, cached: PyNative mode infers the same types in every step."""
-    if op.needs_elements and not all(x.size for x in types):
-        given = ", ".join(map(str, types))
-        raise ShapeError(f"{op.name} needs operands with elements", given=given, allowed="axes of length 1 and more")
-    inferred = op.infer(*types)
-    results = inferred if isinstance(inferred, tuple) else (inferred,)
-    if (needed := sum(result.nbytes for result in results)) > CERTAIN_BYTES:
-        require_memory(needed, outputs=", ".join(map(str, results)))
-    return RoundedTypes(results) if op.computes and dt.float16 in [t.dtype for t in types] else results
-
-
-class Interpreter(Rebinding):
-    """Base of interpreters: apply operators, record nodes and updates. `scope` is the stack of names of the cells being
-    executed, `origin` the node whose gradient is being computed, `line` the place if it is not one of Python."""
-
-    nodes: list[Node]
-
-    def __init__(self, root: str = "Default") -> None:
-        super().__init__()
-        self.scope: list[str] = [root]
-        self.origin: Node | None = None
-        self.line: SourceLine | None = None
-
-    def bind(self, op: Primitive, operands: tuple[Operand, ...]) -> tuple[Value, ...]:
-        """Apply an operator: infer types, let the subclass produce the outputs, and record."""
-        given = as_values(operands)
-        inputs = self.handles(given)
-        if self.precision is not None:
-            inputs = self.cast(self.precision, op, inputs, given)
-        if op.one_dtype and inputs[0].type.dtype is not inputs[1].type.dtype:
-            inputs = self.convert(inputs)
+    def __call__(self, *operands: Any) -> Value:
+        scope: list[str] = INTERPRETER.get().scope
+        scope.append(self.name)
         try:
-            types = infer(op, tuple(map(_type, inputs)))
-        except RunnerError as error:
-            raise self.add_location(error, op, inputs) from None
-        outputs = self.apply(op, inputs, types)
-        self.count += 1
-        return outputs
-
-    def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
-        """Produce the outputs."""
-        raise NotImplementedError
-
-    def lift(self, operand: Operand) -> Value:
-        """The handle of an operand in this interpreter."""
-        raise NotImplementedError
-
-    def handles(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
-        return tuple([self.lift(x) for x in values])
-
-    def current_scope(self) -> str:
-        """Scope of the operator being applied."""
-        if self.origin is None:
-            return "/".join(self.scope)
-        return f"Gradients/{self.origin.scope}/grad{self.origin.op.name}"
-
-    def source(self) -> Source:
-        """Source lines of the operator being applied."""
-        if self.origin is not None:
-            return self.origin.source
-        return current_source() if self.line is None else (self.line,)
-
-    def add_location(self, error: RunnerError, op: Primitive, inputs: Sequence[Value]) -> RunnerError:
-        """Add operator, operands, scope and source line to an error."""
-        if "scope" not in error.rows:
-            if not error.what.startswith(op.name):
-                error.what = f"{op.name}: {error.what}"
-            attributes = ", ".join(f"{name}={value}" for name, value in op.attributes().items())
-            error.add(operands=", ".join(str(x.type) for x in inputs) or None, attributes=attributes or None)
-            error.add(scope=f"{self.current_scope()}/{op.name}-op{self.count}", line=user_line(self.source()))
-        return error
-
-    def __enter__(self) -> Self:
-        _stack.append(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        _stack.pop()
-
-
-_stack: list[Interpreter] = []  # the first one is for calls outside of networks: runner/core/eager.py installs it
-
-
-def current() -> Interpreter:
-    """The current interpreter."""
-    return _stack[-1]
-
-
-def is_nested() -> bool:
-    """Whether a network is being executed or traced."""
-    return len(_stack) > 1
-
-
-def install(interpreter: Interpreter) -> None:
-    """Set the interpreter for operators called outside of networks."""
-    _stack[:] = [interpreter]
+            result: Value = self.compose(*operands)
+            return result
+        finally:
+            scope.pop()
 
 
 # Effects: operators without outputs that emit their operands, such as `Print`.
@@ -427,3 +310,41 @@ class Effect(Primitive):
 
 class Collective(Primitive):
     """Base of operators whose kernel communicates with other ranks. Subclasses are declared with `@primitive`."""
+
+
+def is_filled_with(value: float, array: np.ndarray | None) -> bool:
+    """Whether an operand is known, and all its elements are this number, including the sign of 0 for floats."""
+    if array is None or not np.all(array == value):
+        return False
+    return array.dtype.kind != "f" or bool(np.all(np.signbit(array) == np.signbit(value)))
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Node:
+    """One application of an operator: the entry of the tape and of the graph."""
+
+    op: Primitive
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    scope: str
+    number: int
+    source: Source
+    form: Form | None = None  # how it is lowered, once the layout pass has chosen
+
+    @property
+    def name(self) -> str:
+        """Full name: `{scope}/{Op}-op{N}` (spec section 2.6)."""
+        return f"{self.scope}/{self.op.name}-op{self.number}"
+
+
+@lru_cache(maxsize=8192)
+def infer(op: Primitive, types: tuple[TensorType, ...]) -> tuple[TensorType, ...]:
+    """The output types of an operator, cached: PyNative mode infers the same types in every step."""
+    if op.needs_elements and not all(x.size for x in types):
+        given = ", ".join(map(str, types))
+        raise ShapeError(f"{op.name} needs operands with elements", given=given, allowed="axes of length 1 and more")
+    inferred = op.infer(*types)
+    results = inferred if isinstance(inferred, tuple) else (inferred,)
+    if (needed := sum(result.nbytes for result in results)) > CERTAIN_BYTES:
+        require_memory(needed, outputs=", ".join(map(str, results)))
+    return RoundedTypes(results) if op.computes and dt.float16 in [t.dtype for t in types] else results

@@ -3,7 +3,7 @@
 How a policy applies:
 
 1. An operator declares its needs (`Primitive.needs`): it gains from Float16, requires Float32, or follows its operands.
-2. `Interpreter.bind`, through which every operator of both modes passes, gets the operands to cast from the current
+2. `Interpreter.bind`, through which every operator of both modes passes, gets the operands to cast from its
    policy and binds a `Cast` for each of them: an ordinary operator with a number, a full name and a gradient.
 3. So parameters stay Float32 (the master copy), and their gradients, which pass back through that Cast, are Float32.
 4. Optimizers and loss scaling compute outside of the policy (`Interpreter.use_precision`).
@@ -11,17 +11,17 @@ How a policy applies:
    graphs for the CPU: sums never accumulate in Float16. GPUs and NPUs have kernels of their own that do the same.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.values import OPERATORS, Operand, Parameter, Value, conversions
+from runner.core.current import Current
 from runner.errors import ConfigError, known_names
 from runner.types import TensorType
 
@@ -110,7 +110,7 @@ MODES: dict[str, Policy | None] = {
 }
 DEFAULT = "allow_fp32_to_fp16"
 OF_CELL = {HALF: Policy("cell_fp16", HALF, of_cell=True), SINGLE: Policy("cell_fp32", SINGLE, of_cell=True)}
-_policies: list[Policy | None] = [None]
+PRECISION: Current[Policy | None] = Current("precision", None)  # interpreters start with the present policy
 
 
 def policy(mode: str) -> Policy | None:
@@ -120,59 +120,9 @@ def policy(mode: str) -> Policy | None:
     return MODES[mode]
 
 
-@contextmanager
-def use_precision(chosen: Policy | None) -> Iterator[None]:
+def use_precision(chosen: Policy | None) -> AbstractContextManager[Policy | None]:
     """Context: interpreters created inside start with this policy."""
-    _policies.append(chosen)
-    try:
-        yield
-    finally:
-        _policies.pop()
-
-
-class OperandCasting:
-    """The part of an interpreter that casts operands; `precision` is the current policy, None casts nothing."""
-
-    def __init__(self) -> None:
-        self.precision = _policies[-1]
-
-    def bind(self, op: Any, operands: tuple[Operand, ...]) -> tuple[Value, ...]:
-        """Apply an operator."""
-        raise NotImplementedError
-
-    def cast(
-        self, policy: Policy, op: PrecisionTraits, inputs: tuple[Value, ...], given: tuple[Value, ...]
-    ) -> tuple[Value, ...]:
-        """The operands, cast as a policy selects for this operator; `given` are those that it was called with."""
-        parameters = tuple([isinstance(x, Parameter) for x in given]) if policy.of_cell else ()
-        wanted = policy.casts(op, tuple([x.type for x in inputs]), parameters)
-        if wanted is None:
-            return inputs
-        return tuple([self.with_dtype(x, dtype or x.dtype) for x, dtype in zip(inputs, wanted, strict=True)])
-
-    def convert(self, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
-        """Two operands in the element type for both; unchanged when there is none."""
-        dtype = conversions(inputs[0].type, inputs[1].type)
-        return inputs if dtype is None else tuple([self.with_dtype(x, dtype) for x in inputs])
-
-    def with_dtype(self, value: Value, dtype: dt.DType) -> Value:
-        """The value, cast unless it has this element type."""
-        return value if value.dtype is dtype else self.bind(_cast_to(dtype), (value,))[0]
-
-    @contextmanager
-    def use_precision(self, policy: Policy | None) -> Iterator[None]:
-        """Context: operands are cast by another policy."""
-        before, self.precision = self.precision, policy
-        try:
-            yield
-        finally:
-            self.precision = before
-
-
-@cache
-def _cast_to(dtype: dt.DType) -> Any:
-    kind: Any = type(OPERATORS["Cast"])
-    return kind(dtype)
+    return PRECISION.using(chosen)
 
 
 class RoundedTypes(tuple[TensorType, ...]):

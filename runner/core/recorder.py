@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from runner.core.eager import Eager
 from runner.core.graph import Graph, ObservedValue, ValueObserver, as_symbol
+from runner.core.interpreter import Eager
 from runner.core.lowering import LAST
 from runner.core.operators import Node, Primitive
 from runner.core.symbolic import Tracer, symbols
@@ -30,15 +30,15 @@ class Recorder(Eager):
 
     def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
         """Run the kernel, and record it."""
-        taped, source = self.tape, self.source()
+        taped, source = self.tape.is_on, self.source()
         computed = super().apply(op, inputs, types)
         named = symbols(types, self.count)
         for result, symbol in zip(computed, named, strict=True):
             result.symbol = symbol  # type: ignore[attr-defined]
         if taped:  # the errors of gradients have the source lines of the tape
-            self.nodes[-1].source = source
+            self.tape.nodes[-1].source = source
         operands = tuple([self._symbol(x) for x in inputs])
-        self.tracer.nodes.append(Node(op, operands, named, self.current_scope(), self.count, source))
+        self.tracer.tape.nodes.append(Node(op, operands, named, self.current_scope(), self.count, source))
         return computed
 
     def rebind(self, target: Value, value: Value) -> None:
@@ -50,7 +50,7 @@ class Recorder(Eager):
     def assign(self, parameter: Parameter, value: Value) -> None:
         """As in every interpreter; the record keeps it after `commit`."""
         super().assign(parameter, value)
-        self.tracer.updates[parameter] = self._symbol(self.updates[parameter])
+        self.tracer.assignments.latest[parameter] = self._symbol(self.assignments.latest[parameter])
 
     def graph(self, name: str, returned: tuple[Value, ...] = ()) -> Graph:
         """The graph of all operators so far, with these outputs."""
@@ -82,7 +82,7 @@ class ObservingRecorder(Recorder):
             node = Node(op, (), (), self.current_scope(), self.count, self.source())
             self.observer.failed(self.step, node, self._observed(inputs))
             raise
-        node = self.tracer.nodes[-1]
+        node = self.tracer.tape.nodes[-1]
         if self.observer.selects(node):
             self.observer.operator(self.step, node, self._observed(inputs), self._observed(outputs))
         return outputs

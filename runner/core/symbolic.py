@@ -6,18 +6,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from runner.core.assignments import Mark
-from runner.core.eager import evaluate
 from runner.core.graph import Graph, as_symbol
-from runner.core.operators import Collective, Effect, Interpreter, Node, Primitive, current
+from runner.core.interpreter import Interpreter, Mark, current, evaluate
+from runner.core.operators import Collective, Effect, Node, Primitive
 from runner.core.source import Source, user_line
-from runner.core.values import OPERATORS, Operand, Parameter, Symbol, Tensor, Value
+from runner.core.values import Operand, Parameter, Symbol, Tensor, Value
 from runner.core.while_statement import REPAIR, WhileFound, is_in_while_test, user_frame
 from runner.errors import ConfigError, ShapeError
 from runner.types import TensorType
 
 MOST_FORKS = 64  # of one path
-UNKNOWN = "graph mode has no number for a value that is only known when the graph runs"
 
 
 class Fork(NamedTuple):
@@ -80,8 +78,8 @@ class Tracer(Interpreter):
         if isinstance(operand, Symbol):
             return operand
         if isinstance(operand, Parameter):
-            if operand in self.updates and self.reads_latest:
-                return self.updates[operand]
+            if operand in self.assignments.latest and self.reads_latest:
+                return self.assignments.latest[operand]
             return self.entry(operand) if self.outer is None else self.outer.lift(operand)
         assert isinstance(operand, Tensor)
         if (rebound := self._rebound_value(operand)) is not None:
@@ -103,7 +101,7 @@ class Tracer(Interpreter):
 
     def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
         outputs = symbols(types, self.count)
-        self.nodes.append(Node(op, inputs, outputs, self.current_scope(), self.count, self.source()))
+        self.tape.nodes.append(Node(op, inputs, outputs, self.current_scope(), self.count, self.source()))
         return outputs
 
     def rebind(self, target: Value, value: Value) -> None:
@@ -174,7 +172,7 @@ class Tracer(Interpreter):
 
     def forget(self, mark: Mark) -> None:
         """Remove the operators since a point of the step."""
-        del self.nodes[mark.position :]
+        del self.tape.nodes[mark.position :]
         self.count = mark.applied
         self._indexed = min(self._indexed, mark.position)
 
@@ -203,19 +201,20 @@ class Tracer(Interpreter):
         return self._contents[value]
 
     def _producer(self, value: Value) -> Node | None:
-        for node in self.nodes[self._indexed :]:
+        for node in self.tape.nodes[self._indexed :]:
             self._producers.update(dict.fromkeys(node.outputs, node))
-        self._indexed = len(self.nodes)
+        self._indexed = len(self.tape.nodes)
         return self._producers.get(value)
 
     def graph(self, name: str, inputs: tuple[Symbol, ...], outputs: tuple[Symbol, ...]) -> Graph:
         """The graph of the record so far."""
-        for parameter in self.updates:
+        latest = self.assignments.latest
+        for parameter in latest:
             self.entry(parameter)
-        updates = {p: as_symbol(self.lift(v)) for p, v in self.updates.items()}
-        nodes = tuple(node for node in self.nodes if not isinstance(node.op, Effect))
-        effects = tuple(node for node in self.nodes if isinstance(node.op, Effect))
-        inputs = tuple([as_symbol(self.original(x)) for x in inputs])
+        updates = {p: as_symbol(self.lift(v)) for p, v in latest.items()}
+        nodes = tuple(node for node in self.tape.nodes if not isinstance(node.op, Effect))
+        effects = tuple(node for node in self.tape.nodes if isinstance(node.op, Effect))
+        inputs = tuple([as_symbol(self.tape.original(x)) for x in inputs])
         return Graph(name, inputs, self.parameters, self.constants, nodes, outputs, updates, effects)
 
 
@@ -251,23 +250,3 @@ def too_many_branches(forks: Sequence[Fork], line: object) -> ConfigError:
     repair = "ops.Select to choose between values, or run this network with mode=pynative"
     what = "graph mode follows every combination of outcomes, and these are too many"
     return ConfigError(what, line=line, branches=lines, repair=repair)
-
-
-def _decide(symbol: Symbol) -> bool:
-    interpreter = current()
-    if not isinstance(interpreter, Tracer):
-        what = "graph mode cannot branch on a value that is only known when the graph runs"
-        raise ConfigError(what, value=repr(symbol), hint="use ops.Select, or run this network with mode=pynative")
-    return interpreter.decide(symbol)
-
-
-def _elements(symbol: Symbol) -> np.ndarray:
-    interpreter = current()
-    known = interpreter.known(symbol) if isinstance(interpreter, Tracer) else None
-    if known is None:
-        line, hint = user_line(interpreter.source()), "use operators, or run this network with mode=pynative"
-        raise ConfigError(UNKNOWN, value=repr(symbol), line=line, hint=hint)
-    return known
-
-
-OPERATORS["decide"], OPERATORS["elements"] = _decide, _elements

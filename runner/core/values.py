@@ -1,51 +1,98 @@
-"""Values: a `Tensor` has data, a `Symbol` is a value of a graph, a `Parameter` is a named tensor of a cell.
+"""Values: what operators take and return, with the methods and the syntax of tensors.
 
-Operators accept any of them. `x + y`, `x < y` and `x[0]` use `OPERATORS`, which `runner.ops` fills.
+A `Tensor` has data, a `Symbol` is a value of a graph, a `Parameter` is a named tensor of a cell. Operators accept any
+of them, and numbers and arrays, which `as_values` makes tensors. `x + y`, `x[0]` and `x.sum()` apply operators too:
+those of `syntax`, which `runner/ops/syntax.py` fills. No method changes its tensor, `fill` and `itemset` included; only
+`x[0] = y` does.
 """
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
 from runner import dtype as dt
+from runner.core.current import INTERPRETER
 from runner.errors import ConfigError, ShapeError
 from runner.types import Shape, TensorType, resolve_axes
 from runner.validation.arguments import flag
 from runner.validation.keywords import KeywordNames
 
-# The methods of values that operators compute, with the names and arguments of the reference.
-#
-# They work in both modes and while a graph is traced. None of them changes its tensor, `fill` and `itemset` included.
-
-V = TypeVar("V", bound="TensorMethods[Any]")  # Value
+Scalar = bool | int | float
+Operand: TypeAlias = "Value | np.ndarray | Scalar"
 Axis = int | Sequence[int] | None
+_WITH_INTS = {dt.bool_: dt.int64}  # the element type of a whole number beside one that cannot hold it
 
 
-class TensorMethods(KeywordNames, Generic[V]):
-    """Base of values: what they compute about themselves."""
+class Syntax:
+    """The operators behind Python's syntax for values, and behind their methods.
 
-    __slots__ = ()
+    Operators take values, so their modules stand above this one: a call of a higher module that is declared here, and
+    filled in one place, `runner/ops/syntax.py`; `initial` in `runner/common/__init__.py`.
+    """
+
+    add: Callable[[Any, Any], "Value"]
+    sub: Callable[[Any, Any], "Value"]
+    mul: Callable[[Any, Any], "Value"]
+    real_div: Callable[[Any, Any], "Value"]
+    floor_div: Callable[[Any, Any], "Value"]
+    floor_mod: Callable[[Any, Any], "Value"]
+    pow: Callable[[Any, Any], "Value"]
+    matmul: Callable[[Any, Any], "Value"]
+    neg: Callable[[Any], "Value"]
+    logical_not: Callable[[Any], "Value"]
+    equal: Callable[[Any, Any], "Value"]
+    not_equal: Callable[[Any, Any], "Value"]
+    less: Callable[[Any, Any], "Value"]
+    less_equal: Callable[[Any, Any], "Value"]
+    greater: Callable[[Any, Any], "Value"]
+    greater_equal: Callable[[Any, Any], "Value"]
+    select: Callable[[Any, Any, Any], "Value"]
+    identity: Callable[[Any], "Value"]
+    cast: Callable[[Any, dt.DType], "Value"]
+    subscript: Callable[[Any, Any], "Value"]  # x[key]
+    assign: Callable[[Any, Any, Any], None]  # x[key] = value
+    assigned: Callable[[Any, Any, Any], "Value"]  # a copy of x in which x[key] is value
+    operator: Callable[[str], Callable[..., Callable[..., "Value"]]]  # the class of this name, loaded when it is needed
+    numpy_function: Callable[..., Any]  # numpy.add(array, x), array + x
+    numpy_reduction: Callable[..., Any]  # numpy.mean(x)
+    initial: Callable[[Any, Shape, dt.DType], Any]  # elements that an initializer, its name or a number gives
+
+
+syntax = Syntax()
+
+
+def _comparison(name: str) -> Callable[[Any, object], Any]:
+    """A method that compares each element (Bool); NotImplemented for what is no operand, such as None.
+
+    Python calls that of a Parameter first, also in `tensor < parameter`, because its class is derived from the other's.
+    It leaves the comparison to the other operand, so that both modes apply the same operator to the same operands.
+    """
+
+    def method(self: Any, other: object) -> Any:
+        is_operand = isinstance(other, Value | np.ndarray | np.generic | bool | int | float)
+        is_left_to_other = isinstance(other, Value) and self.is_derived and not other.is_derived
+        return getattr(syntax, name)(self, other) if is_operand and not is_left_to_other else NotImplemented
+
+    return method
+
+
+class Value(KeywordNames):
+    """Base of operands and outputs of operators; it has a `TensorType`.
+
+    Methods have the names and arguments of r1.2. They work in both modes, and while a graph is traced.
+    """
+
+    __slots__ = ("type",)
     type: TensorType
     is_derived: ClassVar[bool] = False  # whether its class is derived from that of other values: a parameter
 
-    def _operator(self, name: str) -> Callable[..., Callable[..., V]]:
-        """The operator class of this name."""
-        raise NotImplementedError
-
-    def _apply(self, name: str, *operands: Any) -> V:
-        """The result of a registered operator of values."""
-        raise NotImplementedError
-
-    def _itself(self) -> V:
-        return self  # type: ignore[return-value]
-
     @property
-    def data(self) -> V:
+    def data(self) -> "Value":
         """The value itself, with all its methods, as in the reference: `parameter.data.asnumpy()`."""
-        return self._itself()
+        return self
 
     @property
     def shape(self) -> Shape:
@@ -83,163 +130,165 @@ class TensorMethods(KeywordNames, Generic[V]):
         return tuple(math.prod(self.shape[k + 1 :]) * self.itemsize for k in range(self.ndim))
 
     @property
-    def T(self) -> V:
+    def T(self) -> "Value":
         """The value with its axes in reverse order."""
         return self.transpose()
 
-    def astype(self, dtype: Any, copy: bool = True) -> V:
+    def astype(self, dtype: Any, copy: bool = True) -> "Value":
         """The value cast to an element type, or to the type of that name; without `copy`, itself if it has it."""
         wanted = dt.of(dtype.lower() if isinstance(dtype, str) else dtype)
-        return self._itself() if not copy and wanted is self.dtype else self._apply("Cast", self, wanted)
+        return self if not copy and wanted is self.dtype else syntax.cast(self, wanted)
 
     # Bool and arithmetic
 
-    def all(self, axis: Axis = (), keep_dims: bool = False) -> V:
+    def all(self, axis: Axis = (), keep_dims: bool = False) -> "Value":
         """Whether all elements (Bool) over `axis`, all axes by default, are true."""
         return self._reduced("ReduceAll", axis, keep_dims)
 
-    def any(self, axis: Axis = (), keep_dims: bool = False) -> V:
+    def any(self, axis: Axis = (), keep_dims: bool = False) -> "Value":
         """Whether any element (Bool) over `axis`, all axes by default, is true."""
         return self._reduced("ReduceAny", axis, keep_dims)
 
-    def abs(self) -> V:
+    def abs(self) -> "Value":
         """The absolute value of each element."""
-        return self._operator("Abs")()(self)
+        return syntax.operator("Abs")()(self)
 
-    def mean(self, axis: Axis = (), keep_dims: bool = False) -> V:
+    def mean(self, axis: Axis = (), keep_dims: bool = False) -> "Value":
         """The mean over `axis`, all axes by default."""
         return self._reduced("ReduceMean", axis, keep_dims)
 
-    def sum(self, axis: Axis = None, dtype: Any = None, keepdims: bool = False, initial: float | None = None) -> V:
+    def sum(
+        self, axis: Axis = None, dtype: Any = None, keepdims: bool = False, initial: float | None = None
+    ) -> "Value":
         """The sum over `axis`, all axes by default, plus `initial`, cast to `dtype`; of Bool, a count."""
         x = self.astype(dt.int32) if self.dtype is dt.bool_ else self
         total = x._reduced("ReduceSum", axis, keepdims)
-        total = total if initial is None else self._apply("Add", total, initial)
+        total = total if initial is None else syntax.add(total, initial)
         return total if dtype is None else total.astype(dtype, copy=False)
 
-    def max(self, axis: Axis = None, keepdims: bool = False, initial: float | None = None) -> V:
+    def max(self, axis: Axis = None, keepdims: bool = False, initial: float | None = None) -> "Value":
         """The largest element over `axis`, all axes by default; at least `initial`."""
         largest = self._reduced("ReduceMax", axis, keepdims)
-        return largest if initial is None else self._operator("Maximum")()(largest, initial)
+        return largest if initial is None else syntax.operator("Maximum")()(largest, initial)
 
-    def min(self, axis: Axis = None, keepdims: bool = False, initial: float | None = None) -> V:
+    def min(self, axis: Axis = None, keepdims: bool = False, initial: float | None = None) -> "Value":
         """The smallest element over `axis`, all axes by default; at most `initial`."""
         smallest = self._reduced("ReduceMin", axis, keepdims)
-        return smallest if initial is None else self._operator("Minimum")()(smallest, initial)
+        return smallest if initial is None else syntax.operator("Minimum")()(smallest, initial)
 
-    def argmax(self, axis: int | None = None) -> V:
+    def argmax(self, axis: int | None = None) -> "Value":
         """The position of the largest element along `axis`, or in the flattened value."""
-        return self._operator("Argmax")(0 if axis is None else axis)(self.ravel() if axis is None else self)
+        return syntax.operator("Argmax")(0 if axis is None else axis)(self.ravel() if axis is None else self)
 
-    def argmin(self, axis: int | None = None) -> V:
+    def argmin(self, axis: int | None = None) -> "Value":
         """The position of the smallest element along `axis`, or in the flattened value."""
-        return self._operator("Argmin")(0 if axis is None else axis)(self.ravel() if axis is None else self)
+        return syntax.operator("Argmin")(0 if axis is None else axis)(self.ravel() if axis is None else self)
 
-    def var(self, axis: Axis = None, ddof: int = 0, keepdims: bool = False) -> V:
+    def var(self, axis: Axis = None, ddof: int = 0, keepdims: bool = False) -> "Value":
         """The variance over `axis`, all axes by default: the sum of squares over the number of elements - `ddof`."""
-        centred = self._apply("Sub", self, self.mean(axis, keep_dims=True))
-        squares = self._operator("Square")()(centred)._reduced("ReduceSum", axis, keepdims)
+        centred = syntax.sub(self, self.mean(axis, keep_dims=True))
+        squares = syntax.operator("Square")()(centred)._reduced("ReduceSum", axis, keepdims)
         count = math.prod(self.shape[k] for k in resolve_axes(_frozen(axis), self.ndim))
         factor = 1.0 / (count - ddof) if count > ddof else np.inf  # as in numpy, of too few elements
-        return self._apply("Mul", squares, factor)
+        return syntax.mul(squares, factor)
 
-    def std(self, axis: Axis = None, ddof: int = 0, keepdims: bool = False) -> V:
+    def std(self, axis: Axis = None, ddof: int = 0, keepdims: bool = False) -> "Value":
         """The square root of `var`."""
-        return self._operator("Sqrt")()(self.var(axis, ddof, keepdims))
+        return syntax.operator("Sqrt")()(self.var(axis, ddof, keepdims))
 
-    def cumsum(self, axis: int | None = None, dtype: Any = None) -> V:
+    def cumsum(self, axis: int | None = None, dtype: Any = None) -> "Value":
         """The sum of all elements up to each one along `axis`, or in the flattened value."""
-        x = self.ravel() if axis is None else self._itself()
+        x = self.ravel() if axis is None else self
         x = x.astype(dt.int32) if x.dtype in (dt.bool_, dt.int8, dt.int16, dt.uint8, dt.uint16) else x
-        sums: V = self._operator("CumSum")(axis=axis or 0)(x)
+        sums: Value = syntax.operator("CumSum")(axis=axis or 0)(x)
         return sums if dtype is None else sums.astype(dtype, copy=False)
 
-    def ptp(self, axis: Axis = None, keepdims: bool = False) -> V:
+    def ptp(self, axis: Axis = None, keepdims: bool = False) -> "Value":
         """The largest minus the smallest element over `axis`, all axes by default."""
-        return self._apply("Sub", self.max(axis, keepdims), self.min(axis, keepdims))
+        return syntax.sub(self.max(axis, keepdims), self.min(axis, keepdims))
 
-    def clip(self, xmin: Any, xmax: Any, dtype: Any = None) -> V:
+    def clip(self, xmin: Any, xmax: Any, dtype: Any = None) -> "Value":
         """The value limited to a range; a bound may be None."""
-        x = self._itself() if xmin is None else self._operator("Maximum")()(self, xmin)
-        x = x if xmax is None else self._operator("Minimum")()(x, xmax)
+        x = self if xmin is None else syntax.operator("Maximum")()(self, xmin)
+        x = x if xmax is None else syntax.operator("Minimum")()(x, xmax)
         return x if dtype is None else x.astype(dtype, copy=False)
 
-    def _reduced(self, name: str, axis: Axis, keep_dims: bool) -> V:
-        result: V = self._operator(name)(bool(keep_dims), () if axis is None else _frozen(axis))(self)
+    def _reduced(self, name: str, axis: Axis, keep_dims: bool) -> "Value":
+        result: Value = syntax.operator(name)(bool(keep_dims), () if axis is None else _frozen(axis))(self)
         return result
 
     # Shape
 
-    def view(self, *shape: Any) -> V:
+    def view(self, *shape: Any) -> "Value":
         """The same elements in another shape: ints, or one tuple; one -1 is inferred."""
         return self.reshape(*shape)
 
-    def reshape(self, *shape: Any) -> V:
+    def reshape(self, *shape: Any) -> "Value":
         """The same elements in another shape: ints, or one tuple or list; one -1 is inferred."""
-        return self._operator("Reshape")(_listed(shape, "a shape"))(self)
+        return syntax.operator("Reshape")(_listed(shape, "a shape"))(self)
 
-    def ravel(self) -> V:
+    def ravel(self) -> "Value":
         """All elements along one axis."""
         return self.reshape(-1)
 
-    def flatten(self, order: str = "C") -> V:
+    def flatten(self, order: str = "C") -> "Value":
         """All elements along one axis, in row-major order ("C") or in column-major order ("F")."""
         if order not in ("C", "F"):
             raise ShapeError("unknown order of elements", given=order, allowed="C, F")
         return (self.transpose() if order == "F" else self).reshape(-1)
 
-    def transpose(self, *axes: Any) -> V:
+    def transpose(self, *axes: Any) -> "Value":
         """The value with its axes in another order: ints, or one tuple or list; in reverse order without any."""
         given = tuple(range(self.ndim))[::-1] if axes in ((), (None,)) else _listed(axes, "an order of axes")
-        return self._operator("Transpose")(
+        return syntax.operator("Transpose")(
             tuple(axis % self.ndim if -self.ndim <= axis < 0 else axis for axis in given)
         )(self)
 
-    def swapaxes(self, axis1: int, axis2: int) -> V:
+    def swapaxes(self, axis1: int, axis2: int) -> "Value":
         """The value with two axes exchanged."""
         (first,), (second,) = resolve_axes(axis1, self.ndim), resolve_axes(axis2, self.ndim)
         order = list(range(self.ndim))
         order[first], order[second] = second, first
         return self.transpose(order)
 
-    def squeeze(self, axis: Axis = None) -> V:
+    def squeeze(self, axis: Axis = None) -> "Value":
         """The value without the given axes, which must have length 1; by default, without all axes of length 1."""
-        return self._operator("Squeeze")(() if axis is None else _frozen(axis))(self)
+        return syntax.operator("Squeeze")(() if axis is None else _frozen(axis))(self)
 
-    def expand_as(self, x: V) -> V:
+    def expand_as(self, x: "Value") -> "Value":
         """The value broadcast to the shape of x."""
-        return self._operator("BroadcastTo")(x.shape)(self)
+        return syntax.operator("BroadcastTo")(x.shape)(self)
 
-    def repeat(self, repeats: int, axis: int | None = None) -> V:
+    def repeat(self, repeats: int, axis: int | None = None) -> "Value":
         """Each element `repeats` times along `axis`, or in the flattened value."""
-        x = self.ravel() if axis is None else self._itself()
+        x = self.ravel() if axis is None else self
         (at,) = resolve_axes(axis or 0, x.ndim)
         positions = np.repeat(np.arange(x.shape[at]), repeats)
-        return self._operator("Gather")(at)(x, positions)
+        return syntax.operator("Gather")(at)(x, positions)
 
     # Elements
 
-    def copy(self) -> V:
+    def copy(self) -> "Value":
         """A value with the same elements in memory of its own."""
-        return self._operator("Cast")(self.dtype)(self)
+        return syntax.operator("Cast")(self.dtype)(self)
 
-    def fill(self, value: float | None) -> V:
+    def fill(self, value: float | None) -> "Value":
         """A value of the same type with this number for every element; None is NaN."""
-        return self._operator("BroadcastTo")(self.shape)(
+        return syntax.operator("BroadcastTo")(self.shape)(
             np.asarray(np.nan if value is None else value, self.dtype.numpy)
         )
 
-    def item(self, index: int | tuple[int, ...] | None = None) -> V:
+    def item(self, index: int | tuple[int, ...] | None = None) -> "Value":
         """The element at an index, a number counting in row-major order, as a value without axes."""
-        element: V = self._element(index, "item")[index if isinstance(index, tuple) else index or 0]
+        element: Value = self._element(index, "item")[index if isinstance(index, tuple) else index or 0]
         return element
 
-    def itemset(self, *args: Any) -> V:
+    def itemset(self, *args: Any) -> "Value":
         """A copy with another element: `itemset(number)` for one element, else `itemset(index, number)`."""
         index, number = args if len(args) == 2 else (None, args[0])
         x = self._element(index, "itemset").copy()
-        changed = self._apply("assigned", x, index if isinstance(index, tuple) else index or 0, number)
-        return self._operator("Reshape")(self.shape)(changed)
+        changed = syntax.assigned(x, index if isinstance(index, tuple) else index or 0, number)
+        return syntax.operator("Reshape")(self.shape)(changed)
 
     def _element(self, index: object, method: str) -> Any:
         """What an index of one element applies to: the value, or the flattened value for a number."""
@@ -249,6 +298,97 @@ class TensorMethods(KeywordNames, Generic[V]):
         if isinstance(index, tuple) and len(index) != self.ndim:
             raise ShapeError("an element needs one number for each axis", given=index, shape=self.shape)
         return self if isinstance(index, tuple) else self.ravel()
+
+    # Python's syntax
+
+    def __add__(self, other: Any) -> "Value":
+        return syntax.add(self, other)
+
+    def __radd__(self, other: Any) -> "Value":
+        return syntax.add(other, self)
+
+    def __sub__(self, other: Any) -> "Value":
+        return syntax.sub(self, other)
+
+    def __rsub__(self, other: Any) -> "Value":
+        return syntax.sub(other, self)
+
+    def __mul__(self, other: Any) -> "Value":
+        return syntax.mul(self, other)
+
+    def __rmul__(self, other: Any) -> "Value":
+        return syntax.mul(other, self)
+
+    def __truediv__(self, other: Any) -> "Value":
+        return syntax.real_div(self, other)
+
+    def __rtruediv__(self, other: Any) -> "Value":
+        return syntax.real_div(other, self)
+
+    def __floordiv__(self, other: Any) -> "Value":
+        return syntax.floor_div(self, other)
+
+    def __rfloordiv__(self, other: Any) -> "Value":
+        return syntax.floor_div(other, self)
+
+    def __mod__(self, other: Any) -> "Value":
+        return syntax.floor_mod(self, other)
+
+    def __rmod__(self, other: Any) -> "Value":
+        return syntax.floor_mod(other, self)
+
+    def __pow__(self, other: Any) -> "Value":
+        return syntax.pow(self, other)
+
+    def __rpow__(self, other: Any) -> "Value":
+        return syntax.pow(other, self)
+
+    def __matmul__(self, other: Any) -> "Value":
+        return syntax.matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> "Value":
+        return syntax.matmul(other, self)
+
+    def __neg__(self) -> "Value":
+        return syntax.neg(self)
+
+    def __pos__(self) -> "Value":
+        return self
+
+    def __abs__(self) -> "Value":
+        return self.abs()
+
+    def __invert__(self) -> "Value":
+        return syntax.logical_not(self)
+
+    def __getitem__(self, key: object) -> "Value":
+        return syntax.subscript(self, key)
+
+    def __setitem__(self, key: object, value: object) -> None:
+        syntax.assign(self, key, value)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a value without axes has no length")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator["Value"]:
+        return iter([self[k] for k in range(len(self))])
+
+    def __array_ufunc__(self, function: np.ufunc, method: str, *operands: Any, **settings: Any) -> Any:
+        return syntax.numpy_function(function, method, *operands, **settings)
+
+    def __array_function__(self, function: Any, types: Any, operands: Any, settings: Any) -> Any:
+        return syntax.numpy_reduction(function, operands, settings)
+
+    __hash__ = object.__hash__  # values are keys by identity, although `==` compares elements
+
+    __eq__ = _comparison("equal")
+    __ne__ = _comparison("not_equal")
+    __lt__ = _comparison("less")
+    __le__ = _comparison("less_equal")
+    __gt__ = _comparison("greater")
+    __ge__ = _comparison("greater_equal")
 
 
 def _frozen(axis: Any) -> Any:
@@ -263,300 +403,6 @@ def _listed(given: tuple[Any, ...], what: str) -> tuple[int, ...]:
     return tuple(map(int, numbers))
 
 
-# Python's syntax for values: `x + y`, `x < y`, `x[0]`, `x[0] = y`, loops, and numpy's functions of them.
-
-
-def _comparison(name: str) -> Callable[[Any, object], Any]:
-    """A method that compares each element (Bool); NotImplemented for what is no operand, such as None.
-
-    Python calls that of a Parameter first, also in `tensor < parameter`, because its class is derived from the other's.
-    It leaves the comparison to the other operand, so that both modes apply the same operator to the same operands.
-    """
-
-    def method(self: Any, other: object) -> Any:
-        is_operand = isinstance(other, TensorMethods | np.ndarray | np.generic | bool | int | float)
-        is_left_to_other = isinstance(other, TensorMethods) and self.is_derived and not other.is_derived
-        return self._apply(name, self, other) if is_operand and not is_left_to_other else NotImplemented
-
-    return method
-
-
-class TensorSyntax(TensorMethods[V]):
-    """Base of values: each method applies the operator that Python's syntax stands for."""
-
-    __slots__ = ()
-
-    def __add__(self, other: Any) -> V:
-        return self._apply("Add", self, other)
-
-    def __radd__(self, other: Any) -> V:
-        return self._apply("Add", other, self)
-
-    def __sub__(self, other: Any) -> V:
-        return self._apply("Sub", self, other)
-
-    def __rsub__(self, other: Any) -> V:
-        return self._apply("Sub", other, self)
-
-    def __mul__(self, other: Any) -> V:
-        return self._apply("Mul", self, other)
-
-    def __rmul__(self, other: Any) -> V:
-        return self._apply("Mul", other, self)
-
-    def __truediv__(self, other: Any) -> V:
-        return self._apply("RealDiv", self, other)
-
-    def __rtruediv__(self, other: Any) -> V:
-        return self._apply("RealDiv", other, self)
-
-    def __floordiv__(self, other: Any) -> V:
-        return self._apply("FloorDiv", self, other)
-
-    def __rfloordiv__(self, other: Any) -> V:
-        return self._apply("FloorDiv", other, self)
-
-    def __mod__(self, other: Any) -> V:
-        return self._apply("FloorMod", self, other)
-
-    def __rmod__(self, other: Any) -> V:
-        return self._apply("FloorMod", other, self)
-
-    def __pow__(self, other: Any) -> V:
-        return self._apply("Pow", self, other)
-
-    def __rpow__(self, other: Any) -> V:
-        return self._apply("Pow", other, self)
-
-    def __matmul__(self, other: Any) -> V:
-        return self._apply("MatMul", self, other)
-
-    def __rmatmul__(self, other: Any) -> V:
-        return self._apply("MatMul", other, self)
-
-    def __neg__(self) -> V:
-        return self._apply("Neg", self)
-
-    def __pos__(self) -> V:
-        return self._itself()
-
-    def __abs__(self) -> V:
-        return self.abs()
-
-    def __invert__(self) -> V:
-        return self._apply("LogicalNot", self)
-
-    def __getitem__(self, key: object) -> V:
-        return self._apply("Subscript", self, key)
-
-    def __setitem__(self, key: object, value: object) -> None:
-        self._apply("assign", self, key, value)
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("a value without axes has no length")
-        return self.shape[0]
-
-    def __iter__(self) -> Iterator[V]:
-        return iter([self[k] for k in range(len(self))])
-
-    def __array_ufunc__(self, function: np.ufunc, method: str, *operands: Any, **settings: Any) -> Any:
-        return self._apply("numpy", function, method, *operands, **settings)
-
-    def __array_function__(self, function: Any, types: Any, operands: Any, settings: Any) -> Any:
-        return self._apply("numpy reduction", function, operands, settings)
-
-    __hash__ = object.__hash__  # values are keys by identity, although `==` compares elements
-
-    __eq__ = _comparison("Equal")
-    __ne__ = _comparison("NotEqual")
-    __lt__ = _comparison("Less")
-    __le__ = _comparison("LessEqual")
-    __gt__ = _comparison("Greater")
-    __ge__ = _comparison("GreaterEqual")
-
-
-# `repr` of a tensor as the reference prints it: elements in scientific notation, long axes abbreviated.
-
-SHOWN = 6  # along each axis of a tensor with several axes; longer axes show the first and last three
-PER_LINE = {"f": 12, "b": 12}  # elements in a line of a tensor with one axis; 24 whole numbers
-
-
-def elements_text(array: np.ndarray) -> str:
-    """The elements of an array of any type that tensors have."""
-    if array.ndim == 0:
-        return f"{float(array):g}" if array.dtype.kind == "f" else str(array)
-    if array.size == 0:
-        return ""
-    if array.ndim == 1:
-        return _line(array, _texts(array, array))
-    return _block(array, array, 0)
-
-
-def _shown(array: np.ndarray) -> np.ndarray:
-    """The elements that are printed: the first and last three along each long axis."""
-    half = SHOWN // 2
-    for axis, length in enumerate(array.shape if array.ndim > 1 else ()):
-        if length > SHOWN:
-            array = np.take(array, [*range(half), *range(length - half, length)], axis)
-    return array
-
-
-def _texts(row: np.ndarray, whole: np.ndarray) -> list[str]:
-    """Elements of equal width: that of the longest number shown, or that of any float of the type."""
-    kind = row.dtype.kind
-    if kind == "f":
-        digits, width = (4, 11) if row.dtype == np.float16 else (8, 15)
-        return [f"{float(x):{width}.{digits}e}" for x in row]
-    if kind == "b":
-        return [f"{x!s:>5}" for x in row.tolist()]
-    width = max(len(str(x)) for x in _shown(whole).ravel().tolist())
-    return [f"{x:>{width}}" for x in row.tolist()]
-
-
-def _line(array: np.ndarray, texts: list[str]) -> str:
-    """A tensor with one axis is printed whole."""
-    most = PER_LINE.get(array.dtype.kind, 24)
-    parts = list[str]()
-    for k, text in enumerate(texts, start=1):
-        parts.append(text if k == len(texts) else f"{text}, ")
-        if k % most == 0:
-            parts.append("\n ")
-    return f"[{''.join(parts)}]"
-
-
-def _block(array: np.ndarray, whole: np.ndarray, depth: int) -> str:
-    half = SHOWN // 2
-    is_long = len(array) > SHOWN
-    if array.ndim == 1:
-        texts = _texts(array[:half] if is_long else array, whole)
-        tail = f" ... {', '.join(_texts(array[-half:], whole))}" if is_long else ""
-        return f"[{', '.join(texts)}{tail}]"
-    separator = ",\n" + " " * (depth + 1)
-    if not is_long:
-        return f"[{separator.join(_block(inner, whole, depth + 1) for inner in array)}]"
-    first, last = (separator.join(_rows(part, whole, depth)) for part in (array[:half], array[-half:]))
-    return f"[{first}{separator}...{separator[1:]}{last}]"
-
-
-def _rows(part: np.ndarray, whole: np.ndarray, depth: int) -> Iterator[str]:
-    return (_block(inner, whole, depth + 1) for inner in part)
-
-
-# Settings of a parameter: whether it is frozen, and those that belong to distributed training in the reference.
-#
-# Here every rank has all parameters, so the latter are kept, and change nothing.
-
-
-class Flag:
-    """A setting that is true or false. Raises ConfigError for other values."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, parameter: Any, owner: type | None = None) -> Any:
-        return self if parameter is None else parameter.settings.get(self.name, False)
-
-    def __set__(self, parameter: Any, value: bool) -> None:
-        if not isinstance(value, bool):
-            rows = {"parameter": parameter.name, "given": value, "allowed": "True, False"}
-            raise ConfigError(f"{self.name} is true or false", **rows)
-        parameter.settings[self.name] = value
-
-
-class ParameterSettings:
-    """Base of parameters: what `settings` holds, under the names of the reference."""
-
-    __slots__ = ()
-    settings: dict[str, Any]
-    name: str
-
-    frozen = Flag()  # a training keeps its value (`network.freeze`); a normalization reads it too
-    layerwise_parallel = Flag()
-    parallel_optimizer = Flag()
-    cache_enable = Flag()
-    sliced = Flag()
-    unique = Flag()
-    is_init = Flag()
-    is_param_ps = False  # there is no parameter server
-    inited_param = None  # a parameter has its elements from the start
-
-    @property
-    def comm_fusion(self) -> int:
-        """The number of the group whose gradients are reduced at once; here `all_reduce_fusion_config` chooses it."""
-        return int(self.settings.get("comm_fusion", 1))
-
-    @comm_fusion.setter
-    def comm_fusion(self, number: int) -> None:
-        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-            raise ConfigError("comm_fusion is a whole number", parameter=self.name, given=number, allowed="0 and more")
-        self.settings["comm_fusion"] = number
-
-    def set_param_ps(self, init_in_server: bool = False) -> None:
-        """Raises ConfigError: there is no parameter server."""
-        repair = "data parallel training: context.set_auto_parallel_context(parallel_mode='data_parallel')"
-        raise ConfigError("runner has no parameter server", parameter=self.name, repair=repair)
-
-
-# Implicit conversion: operands of different element types, as in the reference.
-
-ORDER = (dt.bool_, dt.int8, dt.uint8, dt.int16, dt.int32, dt.int64, dt.float16, dt.float32, dt.float64)
-
-
-def common_dtype(kinds: Iterable[dt.DType]) -> dt.DType | None:
-    """The element type for operands of these; None when one of them has no implicit conversion."""
-    found = set(kinds)
-    if len(found) == 1:
-        return found.pop()
-    if not found.issubset(ORDER):
-        return None
-    last = max(found, key=ORDER.index)
-    return dt.int16 if last is dt.uint8 and dt.int8 in found else last
-
-
-@lru_cache(maxsize=8192)
-def conversions(x: TensorType, y: TensorType) -> dt.DType | None:
-    """The element type to which operands of these types are converted; None when they are not."""
-    return common_dtype((x.dtype, y.dtype))
-
-
-def can_write(parameter: dt.DType, value: dt.DType) -> bool:
-    """Whether a value of one element type is implicitly converted to that of the parameter that it is written to."""
-    return value is parameter or ({value, parameter} <= set(ORDER) and ORDER.index(value) < ORDER.index(parameter))
-
-
-def require_writable(parameter: str, has: TensorType, value: TensorType) -> None:
-    """Raise ShapeError when the element type of a value is not converted to that of a parameter."""
-    if not can_write(has.dtype, value.dtype):
-        allowed = ", ".join(str(kind) for kind in dt.ALL if can_write(has.dtype, kind))
-        rows = {"parameter": parameter or None, "has": has, "given": value, "allowed": allowed}
-        repair = f"value.astype({str(has.dtype).lower()!r})"
-        raise ShapeError("a parameter keeps its type", **rows, repair=repair)
-
-
-# Values: a `Tensor` has data, a `Symbol` is a value of a graph, a `Parameter` is a named tensor of a cell.
-
-Scalar = bool | int | float
-Operand: TypeAlias = "Value | np.ndarray | Scalar"
-OPERATORS: dict[str, Callable[..., Any]] = {}
-_WITH_INTS = {dt.bool_: dt.int64}  # the element type of a whole number beside one that cannot hold it
-
-
-class Value(TensorSyntax["Value"]):
-    """Base of operands and outputs of operators; it has a `TensorType`."""
-
-    __slots__ = ("type",)
-    type: TensorType
-
-    def _operator(self, name: str) -> Callable[..., Callable[..., "Value"]]:
-        operator: Callable[..., Callable[..., Value]] = OPERATORS["class"](name)
-        return operator
-
-    def _apply(self, name: str, *operands: Any) -> "Value":
-        result: Value = OPERATORS[name](*operands)
-        return result
-
-
 class Symbol(Value):
     """A value of a graph: a type and a name, without data."""
 
@@ -569,13 +415,13 @@ class Symbol(Value):
         return f"%{self.name}: {self.type}"
 
     def __bool__(self) -> bool:
-        """The outcome of a branch in the trace that is being made. Raises as `Tracer.decide`."""
-        outcome: bool = OPERATORS["decide"](self)
+        """The outcome of a branch in the trace that is being made. Raises as `Interpreter.decide`."""
+        outcome: bool = INTERPRETER.get().decide(self)
         return outcome
 
     def asnumpy(self) -> np.ndarray:
         """The elements, where they do not depend on data. Raises ConfigError for others."""
-        elements: np.ndarray = OPERATORS["elements"](self)
+        elements: np.ndarray = INTERPRETER.get().elements(self)
         return elements
 
     def __float__(self) -> float:
@@ -604,7 +450,7 @@ class Tensor(Value):
             if input_data is not None or shape is None or dtype is None:
                 raise ConfigError("a tensor is made of data, or of an initializer with shape and dtype", init=init)
             lengths = (shape,) if isinstance(shape, int) else tuple(shape)
-            input_data = OPERATORS["initializer"](init, lengths, dt.of(dtype))
+            input_data = syntax.initial(init, lengths, dt.of(dtype))
         elif shape is not None:
             raise ConfigError("data has its own shape", shape=shape, repair="no shape, or init with shape and dtype")
         array = input_data.asnumpy() if isinstance(input_data, Tensor) else np.asarray(input_data)
@@ -685,7 +531,23 @@ class Tensor(Value):
         return format(self.array.item() if spec and self.size == 1 else str(self), spec)
 
 
-class Parameter(ParameterSettings, Tensor):
+class Flag:
+    """A setting that is true or false. Raises ConfigError for other values."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, parameter: Any, owner: type | None = None) -> Any:
+        return self if parameter is None else parameter.settings.get(self.name, False)
+
+    def __set__(self, parameter: Any, value: bool) -> None:
+        if not isinstance(value, bool):
+            rows = {"parameter": parameter.name, "given": value, "allowed": "True, False"}
+            raise ConfigError(f"{self.name} is true or false", **rows)
+        parameter.settings[self.name] = value
+
+
+class Parameter(Tensor):
     """A named tensor of a cell; optimizers update it when `requires_grad` is true.
 
     After a graph has run, the new value stays on the device; reading `array` fetches it. `layerwise_parallel` and
@@ -695,6 +557,32 @@ class Parameter(ParameterSettings, Tensor):
     __slots__ = ("_fetch", "name", "requires_grad", "resident", "settings")
     is_derived = True
     _array: np.ndarray | None  # type: ignore[assignment]
+
+    frozen = Flag()  # a training keeps its value (`network.freeze`); a normalization reads it too
+    layerwise_parallel = Flag()
+    parallel_optimizer = Flag()
+    cache_enable = Flag()
+    sliced = Flag()
+    unique = Flag()
+    is_init = Flag()
+    is_param_ps = False  # there is no parameter server
+    inited_param = None  # a parameter has its elements from the start
+
+    @property
+    def comm_fusion(self) -> int:
+        """The number of the group whose gradients are reduced at once; here `all_reduce_fusion_config` chooses it."""
+        return int(self.settings.get("comm_fusion", 1))
+
+    @comm_fusion.setter
+    def comm_fusion(self, number: int) -> None:
+        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+            raise ConfigError("comm_fusion is a whole number", parameter=self.name, given=number, allowed="0 and more")
+        self.settings["comm_fusion"] = number
+
+    def set_param_ps(self, init_in_server: bool = False) -> None:
+        """Raises ConfigError: there is no parameter server."""
+        repair = "data parallel training: context.set_auto_parallel_context(parallel_mode='data_parallel')"
+        raise ConfigError("runner has no parameter server", parameter=self.name, repair=repair)
 
     def __init__(
         self,
@@ -767,7 +655,7 @@ class Parameter(ParameterSettings, Tensor):
     def clone(self, init: Any = "same") -> "Parameter":
         """A parameter with the same name and settings; its value is a copy, or `init`: a tensor, an initializer, its
         name or a number."""
-        value = self if init == "same" else OPERATORS["initializer"](init, self.shape, self.dtype)
+        value = self if init == "same" else syntax.initial(init, self.shape, self.dtype)
         copy = Parameter(value, self.name, self.requires_grad)
         copy.settings = {**self.settings, "is_init": False}
         return copy
@@ -779,6 +667,44 @@ class Parameter(ParameterSettings, Tensor):
         )
 
     __str__ = __repr__
+
+
+class ParameterTuple(tuple[Parameter, ...]):
+    """A tuple of parameters. As in the reference, names that occur twice are numbered: `w_0`, `w_1`.
+
+    Raises ConfigError for other elements.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, iterable: Iterable[Parameter]) -> Self:
+        parameters = tuple(iterable)
+        for place, parameter in enumerate(parameters):
+            if not isinstance(parameter, Parameter):
+                rows = {"given": type(parameter).__name__, "at": place}
+                raise ConfigError("a ParameterTuple takes parameters", **rows, repair="Parameter(tensor, name=...)")
+        _number_names(parameters)
+        return super().__new__(cls, parameters)
+
+    def clone(self, prefix: str, init: Any = "same") -> "ParameterTuple":
+        """Copies with names below `prefix`; `init` is as for `Parameter.clone`."""
+        copies = [parameter.clone(init) for parameter in self]
+        for copy in copies:
+            copy.name = f"{prefix}.{copy.name}"
+        return ParameterTuple(copies)
+
+
+def _number_names(parameters: tuple[Parameter, ...]) -> None:
+    by_name: dict[str, list[Parameter]] = {}
+    for parameter in dict.fromkeys(parameters):
+        if parameter.name:
+            by_name.setdefault(parameter.name, []).append(parameter)
+    for name, several in by_name.items():
+        for number, parameter in enumerate(several if len(several) > 1 else ()):
+            parameter.name = f"{name}_{number}"
+
+
+# Operands as values, and the element type that operands of different ones get, as in r1.2.
 
 
 def as_values(operands: tuple[Operand, ...]) -> tuple[Value, ...]:
@@ -818,39 +744,102 @@ def _holds(dtype: dt.DType, number: Scalar) -> bool:
     return int(limits.min) <= number <= int(limits.max)
 
 
-# `ParameterTuple`: parameters with different names, as gradients and optimizers take them.
+ORDER = (dt.bool_, dt.int8, dt.uint8, dt.int16, dt.int32, dt.int64, dt.float16, dt.float32, dt.float64)
 
 
-class ParameterTuple(tuple[Parameter, ...]):
-    """A tuple of parameters. As in the reference, names that occur twice are numbered: `w_0`, `w_1`.
-
-    Raises ConfigError for other elements.
-    """
-
-    __slots__ = ()
-
-    def __new__(cls, iterable: Iterable[Parameter]) -> Self:
-        parameters = tuple(iterable)
-        for place, parameter in enumerate(parameters):
-            if not isinstance(parameter, Parameter):
-                rows = {"given": type(parameter).__name__, "at": place}
-                raise ConfigError("a ParameterTuple takes parameters", **rows, repair="Parameter(tensor, name=...)")
-        _number_names(parameters)
-        return super().__new__(cls, parameters)
-
-    def clone(self, prefix: str, init: Any = "same") -> "ParameterTuple":
-        """Copies with names below `prefix`; `init` is as for `Parameter.clone`."""
-        copies = [parameter.clone(init) for parameter in self]
-        for copy in copies:
-            copy.name = f"{prefix}.{copy.name}"
-        return ParameterTuple(copies)
+def common_dtype(kinds: Iterable[dt.DType]) -> dt.DType | None:
+    """The element type for operands of these; None when one of them has no implicit conversion."""
+    found = set(kinds)
+    if len(found) == 1:
+        return found.pop()
+    if not found.issubset(ORDER):
+        return None
+    last = max(found, key=ORDER.index)
+    return dt.int16 if last is dt.uint8 and dt.int8 in found else last
 
 
-def _number_names(parameters: tuple[Parameter, ...]) -> None:
-    by_name: dict[str, list[Parameter]] = {}
-    for parameter in dict.fromkeys(parameters):
-        if parameter.name:
-            by_name.setdefault(parameter.name, []).append(parameter)
-    for name, several in by_name.items():
-        for number, parameter in enumerate(several if len(several) > 1 else ()):
-            parameter.name = f"{name}_{number}"
+@lru_cache(maxsize=8192)
+def conversions(x: TensorType, y: TensorType) -> dt.DType | None:
+    """The element type to which operands of these types are converted; None when they are not."""
+    return common_dtype((x.dtype, y.dtype))
+
+
+def can_write(parameter: dt.DType, value: dt.DType) -> bool:
+    """Whether a value of one element type is implicitly converted to that of the parameter that it is written to."""
+    return value is parameter or ({value, parameter} <= set(ORDER) and ORDER.index(value) < ORDER.index(parameter))
+
+
+def require_writable(parameter: str, has: TensorType, value: TensorType) -> None:
+    """Raise ShapeError when the element type of a value is not converted to that of a parameter."""
+    if not can_write(has.dtype, value.dtype):
+        allowed = ", ".join(str(kind) for kind in dt.ALL if can_write(has.dtype, kind))
+        rows = {"parameter": parameter or None, "has": has, "given": value, "allowed": allowed}
+        repair = f"value.astype({str(has.dtype).lower()!r})"
+        raise ShapeError("a parameter keeps its type", **rows, repair=repair)
+
+
+# `repr` of a tensor as r1.2 prints it: elements in scientific notation, long axes abbreviated.
+
+SHOWN = 6  # along each axis of a tensor with several axes; longer axes show the first and last three
+PER_LINE = {"f": 12, "b": 12}  # elements in a line of a tensor with one axis; 24 whole numbers
+
+
+def elements_text(array: np.ndarray) -> str:
+    """The elements of an array of any type that tensors have."""
+    if array.ndim == 0:
+        return f"{float(array):g}" if array.dtype.kind == "f" else str(array)
+    if array.size == 0:
+        return ""
+    if array.ndim == 1:
+        return _line(array, _texts(array, array))
+    return _block(array, array, 0)
+
+
+def _shown(array: np.ndarray) -> np.ndarray:
+    """The elements that are printed: the first and last three along each long axis."""
+    half = SHOWN // 2
+    for axis, length in enumerate(array.shape if array.ndim > 1 else ()):
+        if length > SHOWN:
+            array = np.take(array, [*range(half), *range(length - half, length)], axis)
+    return array
+
+
+def _texts(row: np.ndarray, whole: np.ndarray) -> list[str]:
+    """Elements of equal width: that of the longest number shown, or that of any float of the type."""
+    kind = row.dtype.kind
+    if kind == "f":
+        digits, width = (4, 11) if row.dtype == np.float16 else (8, 15)
+        return [f"{float(x):{width}.{digits}e}" for x in row]
+    if kind == "b":
+        return [f"{x!s:>5}" for x in row.tolist()]
+    width = max(len(str(x)) for x in _shown(whole).ravel().tolist())
+    return [f"{x:>{width}}" for x in row.tolist()]
+
+
+def _line(array: np.ndarray, texts: list[str]) -> str:
+    """A tensor with one axis is printed whole."""
+    most = PER_LINE.get(array.dtype.kind, 24)
+    parts = list[str]()
+    for k, text in enumerate(texts, start=1):
+        parts.append(text if k == len(texts) else f"{text}, ")
+        if k % most == 0:
+            parts.append("\n ")
+    return f"[{''.join(parts)}]"
+
+
+def _block(array: np.ndarray, whole: np.ndarray, depth: int) -> str:
+    half = SHOWN // 2
+    is_long = len(array) > SHOWN
+    if array.ndim == 1:
+        texts = _texts(array[:half] if is_long else array, whole)
+        tail = f" ... {', '.join(_texts(array[-half:], whole))}" if is_long else ""
+        return f"[{', '.join(texts)}{tail}]"
+    separator = ",\n" + " " * (depth + 1)
+    if not is_long:
+        return f"[{separator.join(_block(inner, whole, depth + 1) for inner in array)}]"
+    first, last = (separator.join(_rows(part, whole, depth)) for part in (array[:half], array[-half:]))
+    return f"[{first}{separator}...{separator[1:]}{last}]"
+
+
+def _rows(part: np.ndarray, whole: np.ndarray, depth: int) -> Iterator[str]:
+    return (_block(inner, whole, depth + 1) for inner in part)

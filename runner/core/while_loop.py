@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 from runner.core.branches import captured, graph_flops
 from runner.core.gradients import pull_back
 from runner.core.graph import Graph, as_symbol, verify
-from runner.core.operators import Collective, Gradient, Primitive, Types, current, graph_operator
+from runner.core.interpreter import current
+from runner.core.operators import Collective, Gradient, Primitive, Types, graph_operator
 from runner.core.precision import Needs
 from runner.core.source import user_line
 from runner.core.symbolic import Tracer, Unknown
 from runner.core.tracer import trace_inner
-from runner.core.values import OPERATORS, Tensor, Value
+from runner.core.values import Tensor, Value, syntax
 from runner.core.while_statement import REPAIR, UNBOUND
 from runner.errors import ConfigError, NotDifferentiable, ShapeError
 from runner.types import TensorType
@@ -80,8 +81,8 @@ class While(Primitive):
             adjoint: dict[Value, Value] = {}
             for k, value in zip(floats, values[self.count :], strict=True):
                 end = tracer.lift(ends[k])
-                adjoint[end] = OPERATORS["Add"](adjoint[end], value) if end in adjoint else value
-            targets = [tracer.original(state[k] if k < self.count else inputs[k]) for k in operands]
+                adjoint[end] = syntax.add(adjoint[end], value) if end in adjoint else value
+            targets = [tracer.tape.original(state[k] if k < self.count else inputs[k]) for k in operands]
             found = pull_back(adjoint, [(x,) for x in targets], begin)
             return [tracer.with_dtype(x, inputs[k].dtype) for x, k in zip(found, operands, strict=True)]
 

@@ -10,8 +10,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from runner.core.eager import Eager
-from runner.core.operators import current
+from runner.core.interpreter import Eager, current
 from runner.core.source import SourceLine
 from runner.core.values import Parameter, Tensor, Value
 from runner.errors import ConfigError, InternalError, RunnerError

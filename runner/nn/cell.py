@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from runner import context, dtype as dt
-from runner.core.assignments import Call
-from runner.core.eager import Eager
-from runner.core.operators import current, is_nested
+from runner.core.interpreter import Call, Eager, current, is_nested
 from runner.core.precision import OF_CELL
 from runner.core.source import user_line, users_line
 from runner.core.values import Parameter, ParameterTuple, Value
@@ -299,8 +297,8 @@ class Cell(CellSettings):
             outputs = self.construct(*inputs, **options) if is_plain else self.compute(*inputs, **options)
         finally:
             interpreter.scope.pop()
-        if interpreter.tape and not options:
-            interpreter.calls[self] = Call(inputs, outputs, begin, interpreter.mark())
+        if interpreter.tape.is_on and not options:
+            interpreter.tape.calls[self] = Call(inputs, outputs, begin, interpreter.mark())
         return outputs
 
     def compile(self, *inputs: Any) -> None:

@@ -8,7 +8,7 @@ from runner import ops
 from runner.common.initializer import Initial, initializer
 from runner.communication import settings
 from runner.communication.world import world
-from runner.core.operators import current
+from runner.core.interpreter import current
 from runner.core.values import Parameter, Value
 from runner.errors import ConfigError, ShapeError
 from runner.nn.cell import Cell

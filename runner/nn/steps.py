@@ -11,9 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from runner import compile as compiler, context
-from runner.core.eager import Eager
 from runner.core.graph import NO_GRAPHS, NO_VALUES, Graph, GraphObserver, Pass, ValueObserver
-from runner.core.operators import is_nested
+from runner.core.interpreter import Eager, is_nested
 from runner.core.precision import use_precision
 from runner.core.recorder import ObservingRecorder, Recorder
 from runner.core.structure import FlatStructure, flatten, map_values, rebuilt, values_of

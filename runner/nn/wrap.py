@@ -11,7 +11,7 @@ from runner.communication import settings, settings as auto_parallel
 from runner.communication.settings import buckets
 from runner.communication.world import join, world
 from runner.core.gradients import gradients
-from runner.core.operators import current
+from runner.core.interpreter import current
 from runner.core.structure import map_values, values_of
 from runner.core.values import Parameter, ParameterTuple, Tensor, Value
 from runner.errors import ConfigError, TrainingError
@@ -190,7 +190,7 @@ class StepCell(Cell):
         Called after the last assignment of the step, with the gradients that the optimizer received.
         """
         if self.step_values is not None:
-            parameters, updates = self.optimizer.parameters, current().updates
+            parameters, updates = self.optimizer.parameters, current().assignments.latest
             with current().values_before():
                 self.step_values(*gradients, *parameters, *[updates.get(p, p) for p in parameters])
 
@@ -311,7 +311,7 @@ class TrainOneStepWithLossScaleCell(StepCell):
     def construct(self, *inputs: Any) -> Any:
         begin, scale = current().mark(), ops.Identity()(self.scale_sense)
         loss, scaled = self.differentiate(inputs, scale)
-        with current().use_precision(None), current().unrecorded():
+        with current().use_precision(None), current().tape.unrecorded():
             inverse = 1.0 / scale
             gradients = [gradient * current().with_dtype(inverse, gradient.dtype) for gradient in scaled]
             self.optimizer(gradients)
@@ -348,7 +348,7 @@ class TrainOneStepWithLossScaleCell(StepCell):
         called, and after an overflow its next call assigns nothing.
         """
         finite = ops.LogicalNot()(overflow)
-        with current().use_precision(None), current().unrecorded():
+        with current().use_precision(None), current().tape.unrecorded():
             self.count(finite)
         self.optimizer.only_if(finite)
         return False

@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from runner import dtype as dt
+from runner.core.interpreter import is_nested
 from runner.core.lowering import Builder, Form
-from runner.core.operators import Gradient, Primitive, is_nested, primitive
+from runner.core.operators import ComposedOperator, Gradient, Primitive, primitive
 from runner.core.values import Symbol, Tensor, Value
 from runner.errors import ConfigError
 from runner.ops.array import Concat, Pad, Reshape, Reshaping, Slice, Transpose, as_tuples, require
-from runner.ops.composition import ComposedOperator, as_tensors, as_value, require_floats
+from runner.ops.composition import as_tensors, as_value, require_floats
 from runner.ops.cumulative import ReverseV2
 from runner.ops.elementwise.compare import Greater, Select
 from runner.ops.indexing.gather import GatherD

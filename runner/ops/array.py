@@ -11,7 +11,7 @@ from runner import dtype as dt
 from runner.core.lowering import LAST, Builder, Form, axis_last, elementwise_forms, physical_shape
 from runner.core.operators import Gradient, Primitive, primitive
 from runner.core.precision import Needs
-from runner.core.values import OPERATORS, Value
+from runner.core.values import Value
 from runner.errors import ShapeError
 from runner.types import Shape, TensorType
 
@@ -318,6 +318,3 @@ class Identity(Primitive):
 
     def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
         return 0
-
-
-OPERATORS["Identity"] = Identity()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.operators import current
+from runner.core.interpreter import current
 from runner.core.values import Operand, Parameter, Tensor, Value, require_writable
 from runner.errors import ConfigError, ShapeError
 from runner.host.lazy import reference_attribute
@@ -211,7 +211,7 @@ def multinomial(inputs: Value, num_sample: int, replacement: bool = True, seed: 
 # Assignments of parameters, and the order of what a step does.
 #
 # Operators run in the order of the program, so a read after an assignment sees the new value
-# (`runner/core/assignments.py`). `depend` is for scripts that state this order themselves.
+# (`runner/core/interpreter.py`). `depend` is for scripts that state this order themselves.
 
 
 class Assign:

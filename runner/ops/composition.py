@@ -1,37 +1,9 @@
-"""The base of operators that are composed of other ones: no rules of their own, and a scope with their name."""
+"""Operands of composed operators: as values, and what composed operators require of them."""
 
-from abc import abstractmethod
 from typing import Any
 
-from runner.core.operators import PrimitiveSettings, current
 from runner.core.values import Parameter, Value, as_constant, require_writable
 from runner.ops.array import require
-from runner.validation.keywords import KeywordNames
-
-
-class ComposedOperator(PrimitiveSettings, KeywordNames):
-    """Base of operators whose `compose` applies other ones; so types, modes and gradients are theirs.
-
-    Subclasses are frozen dataclasses: the fields are the attributes, with MindSpore's names.
-    """
-
-    @property
-    def name(self) -> str:
-        """The operator type: the last part of the scope of what it applies."""
-        return type(self).__name__
-
-    @abstractmethod
-    def compose(self, *operands: Any) -> Any:
-        """The results, in operators. Raises ShapeError when the operands do not fit."""
-
-    def __call__(self, *operands: Any) -> Value:
-        scope = current().scope
-        scope.append(self.name)
-        try:
-            result: Value = self.compose(*operands)
-            return result
-        finally:
-            scope.pop()
 
 
 def as_value(operand: Any) -> Value:

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from runner import dtype as dt
+from runner.core.operators import ComposedOperator
 from runner.core.values import Tensor, Value
 from runner.ops.activation import Softmax
 from runner.ops.arrangement import known
 from runner.ops.array import Cast, Concat, ExpandDims, Reshape, require
-from runner.ops.composition import ComposedOperator, as_value, require_floats
+from runner.ops.composition import as_value, require_floats
 from runner.ops.elementwise.arithmetic import Abs, Exp, Floor, Log, Sqrt
 from runner.ops.elementwise.compare import (
     GreaterEqual,

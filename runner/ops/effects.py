@@ -6,7 +6,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from runner.core.operators import Effect, current, family, primitive
+from runner.core.interpreter import current
+from runner.core.operators import Effect, family, primitive
 from runner.core.values import Tensor, Value
 from runner.errors import ConfigError, ShapeError
 from runner.ops import print_file

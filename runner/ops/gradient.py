@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from runner.core.eager import Eager
 from runner.core.gradients import differentiate
+from runner.core.interpreter import Eager, current, is_nested
 from runner.core.lowering import Builder, Names
-from runner.core.operators import Arrays, Gradient, Primitive, Types, current, is_nested, primitive
+from runner.core.operators import Arrays, Gradient, Primitive, Types, primitive
 from runner.core.precision import Needs
 from runner.core.structure import FlatStructure, flatten, map_values
 from runner.core.values import Parameter, Value

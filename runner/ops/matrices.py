@@ -12,7 +12,7 @@ import numpy as np
 from runner.core.lowering import LAST, PLAIN, TILED, Builder, Form, Layout, can_tile
 from runner.core.operators import BatchRule, Gradient, Primitive, family, primitive
 from runner.core.precision import Needs
-from runner.core.values import OPERATORS, Operand, Value
+from runner.core.values import Operand, Value
 from runner.host.threads import compute_parts, slices
 from runner.ops.array import Reshape, require, require_nchw
 from runner.ops.reduce import BroadcastTo
@@ -260,10 +260,7 @@ def len_of(b: Builder, name: str) -> int:
     return b.type(name).shape[0]
 
 
-def _product(x: Operand, y: Operand) -> Value:
+def matmul(x: Operand, y: Operand) -> Value:
     """`x @ y`: of two matrices, or of two stacks of matrices."""
     stacks = all(isinstance(operand, Value | np.ndarray) and operand.ndim > 2 for operand in (x, y))
     return (BatchMatMul() if stacks else MatMul())(x, y)
-
-
-OPERATORS["MatMul"] = _product

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from runner.core.interpreter import current
 from runner.core.lowering import Builder
-from runner.core.operators import Primitive, current, family, primitive
+from runner.core.operators import Primitive, family, primitive
 from runner.core.precision import Needs
 from runner.core.values import Parameter, Value
 from runner.ops.array import require

@@ -19,14 +19,15 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.communication.world import world
+from runner.core.interpreter import current
 from runner.core.lowering import Builder
-from runner.core.operators import Gradient, Primitive, current, primitive
+from runner.core.operators import ComposedOperator, Gradient, Primitive, primitive
 from runner.core.values import Operand, Parameter, Tensor, Value
 from runner.errors import ConfigError
 from runner.host import seed as host_seed
 from runner.ops.arrangement import known
 from runner.ops.array import Cast, require
-from runner.ops.composition import ComposedOperator, as_value, require_floats
+from runner.ops.composition import as_value, require_floats
 from runner.ops.elementwise.arithmetic import Abs, Cos, Floor, Log, Pow, Sign, Sqrt
 from runner.ops.elementwise.compare import Greater, Less, Select
 from runner.ops.reduce import BroadcastTo

@@ -15,8 +15,9 @@ import numpy as np
 from runner import dtype as dt
 from runner.communication.management import WORLD, get_rank
 from runner.communication.world import world
+from runner.core.interpreter import current
 from runner.core.lowering import LAST, PLAIN, Builder, Form, Layout, Names
-from runner.core.operators import Arrays, Collective, Gradient, Primitive, current, primitive
+from runner.core.operators import Arrays, Collective, Gradient, Primitive, primitive
 from runner.core.precision import Needs
 from runner.core.values import Value
 from runner.errors import ConfigError, ShapeError

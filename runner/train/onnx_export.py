@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner import compile as compiler, dtype as dt, nn, ops
 from runner.core.graph import NO_LOSS, RETURN_LOSS
-from runner.core.operators import current
+from runner.core.interpreter import current
 from runner.core.precision import use_precision
 from runner.core.structure import values_of
 from runner.core.tracer import trace
@@ -251,7 +251,7 @@ def _accuracy(loss: nn.Cell | None, calls: Sequence[tuple[Any, ...]]) -> dict[st
     if scores.ndim != 2 or target.ndim not in (1, 2) or target.shape[0] != scores.shape[0]:
         return {}
     largest = ops.Argmax(output_type=dt.int64)
-    with current().use_precision(None), current().unrecorded():
+    with current().use_precision(None), current().tape.unrecorded():
         classes = ops.Cast(dt.int64)(target) if target.ndim == 1 else largest(target)
         hits = ops.Cast(dt.float32)(ops.Equal()(largest(scores), classes))
         return {ACCURACY: ops.ReduceMean()(hits)}

@@ -21,7 +21,7 @@ import numpy as np
 
 from runner import compile as compiler, context, dtype, ops
 from runner.core.graph import NO_GRAPHS, NO_VALUES, Graph, GraphObserver, ValueObserver
-from runner.core.operators import current
+from runner.core.interpreter import current
 from runner.core.values import Value
 from runner.dataset.pipeline import Dataset
 from runner.dataset.prefetch import prefetch_batches

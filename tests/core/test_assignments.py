@@ -6,7 +6,7 @@ from both_modes import MODES, step_of
 
 from runner import Parameter, Tensor, context, nn, ops
 from runner.core.gradients import gradients
-from runner.core.operators import current
+from runner.core.interpreter import current
 from runner.errors import ConfigError, ShapeError
 
 X = np.array([3.0], np.float32)

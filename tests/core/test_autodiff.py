@@ -8,8 +8,8 @@ import pytest
 from both_modes import MODES, nodes_of, step_of
 
 from runner import nn, ops
-from runner.core.eager import Eager
 from runner.core.gradients import gradients
+from runner.core.interpreter import Eager
 from runner.core.values import Parameter, Tensor
 from runner.errors import ConfigError, NotDifferentiable
 

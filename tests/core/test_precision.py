@@ -6,8 +6,8 @@ from tables import table
 
 from models.lenet import LeNet5
 from runner import Tensor, context, dtype, nn, ops
-from runner.core.eager import Eager
 from runner.core.gradients import gradients
+from runner.core.interpreter import Eager
 from runner.core.operators import REGISTRY
 from runner.core.precision import DEFAULT, MODES, policy, use_precision
 from runner.core.values import Parameter

@@ -8,7 +8,7 @@ from runner.compile.passes import PASSES
 from runner.compile.program import Program
 from runner.config.check import check
 from runner.config.groups.entries import NETWORKS
-from runner.core.eager import Eager
+from runner.core.interpreter import Eager
 from runner.core.values import Tensor
 from runner.device import Device
 from runner.errors import ShapeError

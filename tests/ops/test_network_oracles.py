@@ -9,8 +9,8 @@ from contract import FLOAT32, computed, distance, ran
 from operands import coarse, normal, positive
 
 from runner import ops
-from runner.core.eager import Eager
 from runner.core.gradients import gradients
+from runner.core.interpreter import Eager
 from runner.core.values import Parameter, Tensor
 
 

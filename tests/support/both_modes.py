@@ -7,7 +7,7 @@ import numpy as np
 from models.lenet import LeNet5
 from runner import nn
 from runner.compile.program import Program
-from runner.core.eager import Eager
+from runner.core.interpreter import Eager
 from runner.core.operators import Node, Primitive
 from runner.core.tracer import trace
 from runner.core.values import Tensor, Value

@@ -9,7 +9,7 @@ from both_modes import MODES, step_of
 from contract import FLOAT32, distance
 
 from runner.core.gradients import gradients
-from runner.core.values import OPERATORS, Parameter, Tensor, Value
+from runner.core.values import Parameter, Tensor, Value, syntax
 from runner.ops import ReduceSum
 
 Arrays = tuple[np.ndarray, ...]
@@ -71,7 +71,7 @@ def check_gradients(row: Composed) -> None:
         weighed = [ReduceSum()(y * Tensor(u)) for y, u in zip(made, adjoints, strict=True) if y.dtype.is_float]
         loss = weighed[0]
         for other in weighed[1:]:
-            loss = OPERATORS["Add"](loss, other)
+            loss = syntax.add(loss, other)
         return tuple(gradients(loss, [values[k] for k in floats]))
 
     found = [step_of(slopes, mode)(*row.arrays) for mode in MODES]

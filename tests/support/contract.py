@@ -10,7 +10,7 @@ from samples import NO_GRADIENT, NOT_DIFFERENTIABLE
 from runner import dtype as dt
 from runner.compile.onnx.lower import lower
 from runner.compile.session import Session
-from runner.core.eager import Eager
+from runner.core.interpreter import Eager
 from runner.core.lowering import Form
 from runner.core.operators import REGISTRY, Primitive, infer
 from runner.core.tracer import trace

@@ -6,7 +6,7 @@ import numpy as np
 from contract import Arrays
 
 from runner import dtype as dt, ops
-from runner.core.eager import Eager
+from runner.core.interpreter import Eager
 from runner.core.operators import Primitive
 from runner.core.values import Tensor
 

@@ -6,10 +6,10 @@ from contract import Arrays, H, in_float64
 from samples import NO_GRADIENT, NOT_DIFFERENTIABLE, ONCE_DIFFERENTIABLE
 from unusual import check_agreement
 
-from runner.core.eager import Eager
 from runner.core.gradients import gradients
+from runner.core.interpreter import Eager
 from runner.core.operators import Primitive
-from runner.core.values import OPERATORS, Parameter, Tensor, Value
+from runner.core.values import Parameter, Tensor, Value, syntax
 from runner.errors import NotDifferentiable
 from runner.ops import ReduceSum
 
@@ -57,15 +57,15 @@ class Point:
         """The derivative of the slope by each operand and adjoint of floats; `one` is a factor."""
         values = [Parameter(a, name=f"x{k}") if self.is_float(k) else Tensor(a) for k, a in enumerate(self.at)]
         floats = [x for k, x in enumerate(values) if self.is_float(k)]
-        return tuple(gradients(OPERATORS["Mul"](self.slope(values), one), floats))
+        return tuple(gradients(syntax.mul(self.slope(values), one), floats))
 
 
 def along(values: list[Value], directions: list[Tensor]) -> Value:
     """The scalar product of values and directions."""
-    products = [ReduceSum()(OPERATORS["Mul"](x, d)) for x, d in zip(values, directions, strict=True)]
+    products = [ReduceSum()(syntax.mul(x, d)) for x, d in zip(values, directions, strict=True)]
     total = products[0]
     for product in products[1:]:
-        total = OPERATORS["Add"](total, product)
+        total = syntax.add(total, product)
     return total
 
 

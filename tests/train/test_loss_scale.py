@@ -6,8 +6,8 @@ import pytest
 
 from models.lenet import LeNet5
 from runner import Model, context, dtype, nn, ops
-from runner.core.eager import Eager
 from runner.core.gradients import gradients
+from runner.core.interpreter import Eager
 from runner.core.precision import policy, use_precision
 from runner.core.recorder import Recorder
 from runner.core.tracer import trace

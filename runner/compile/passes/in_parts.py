@@ -13,7 +13,7 @@ from dataclasses import replace
 from runner.core.batch_parts import JoinBatch, SplitBatch
 from runner.core.graph import Graph, Pass, as_symbol
 from runner.core.operators import BatchRule, Node, Primitive
-from runner.core.values import OPERATORS, Symbol, Value
+from runner.core.values import Symbol, Value, syntax
 from runner.device import UNTUNED, Tuning
 
 CACHE_BYTES = 2 << 20  # of operands and results of one operator: 32 images of LeNet-5, 0.93 of the time with 64
@@ -171,7 +171,7 @@ class _Emitter:
         if batched.is_sum and k:
             last = k == self.plan.count - 1
             total = as_symbol(y) if last else Symbol(y.type, f"{as_symbol(y).name}.sum{k}")
-            add = OPERATORS["Add"]
+            add = syntax.add
             assert isinstance(add, Primitive)
             yield _beside(node, add, [self.parts[y][-1], made], [total])
             made = total

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from runner.core.eager import evaluate
 from runner.core.graph import Graph
+from runner.core.interpreter import evaluate
 from runner.core.operators import Collective, Node, Primitive
 from runner.core.values import Symbol, Value
 from runner.errors import TrainingError

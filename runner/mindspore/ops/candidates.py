@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from runner import dtype as dt
+from runner.core.operators import ComposedOperator
 from runner.core.values import Tensor, Value
 from runner.ops.arrangement import Stack
 from runner.ops.array import Cast, Concat, Reshape, require
-from runner.ops.composition import ComposedOperator
 from runner.ops.elementwise.arithmetic import Exp, Floor, FloorDiv, FloorMod, Log
 from runner.ops.elementwise.compare import GreaterEqual, Minimum, Select
 from runner.ops.indexing.gather import Gather, TensorScatterUpdate, TopK

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
+from runner.core.operators import ComposedOperator
 from runner.core.values import Value
 from runner.ops.array import Pad, Reshape, Slice, Transpose, require
-from runner.ops.composition import ComposedOperator
 from runner.ops.convolution.operators import Conv2D
 from runner.ops.elementwise.arithmetic import Pow, Square
 

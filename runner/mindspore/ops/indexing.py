@@ -7,13 +7,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from runner import dtype as dt
+from runner.core.interpreter import current
 from runner.core.lowering import Builder
-from runner.core.operators import Gradient, Primitive, current, family, primitive
+from runner.core.operators import ComposedOperator, Gradient, Primitive, family, primitive
 from runner.core.precision import Needs
 from runner.core.values import Tensor, Value
 from runner.errors import ConfigError
 from runner.ops.array import Cast, ExpandDims, Reshape, Transpose, require
-from runner.ops.composition import ComposedOperator, as_value, as_written, require_parameter
+from runner.ops.composition import as_value, as_written, require_parameter
 from runner.ops.elementwise.compare import Equal, GreaterEqual, Less, LogicalAnd, Select
 from runner.ops.indexing.gather import Gather, ScatterReduce, UnsortedSegmentSum
 from runner.ops.reduce import nan_where

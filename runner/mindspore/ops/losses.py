@@ -4,11 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from runner.core.operators import ComposedOperator
 from runner.core.values import Tensor, Value
 from runner.ops.activation import Softplus
 from runner.ops.arrangement import Squeeze
 from runner.ops.array import ExpandDims, require
-from runner.ops.composition import ComposedOperator, require_floats
+from runner.ops.composition import require_floats
 from runner.ops.elementwise.arithmetic import Abs, Log, Sqrt, Square
 from runner.ops.elementwise.compare import Less, Maximum, Select
 from runner.ops.indexing.gather import Gather, GatherD

@@ -7,11 +7,11 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import Builder
-from runner.core.operators import primitive
+from runner.core.operators import ComposedOperator, primitive
 from runner.core.values import Value
 from runner.ops.arrangement import Squeeze
 from runner.ops.array import Cast, ExpandDims, require
-from runner.ops.composition import ComposedOperator, as_tensors, as_value
+from runner.ops.composition import as_tensors, as_value
 from runner.ops.elementwise.arithmetic import Add, IsFinite, Square
 from runner.ops.elementwise.compare import Equal, Greater, LogicalAnd
 from runner.ops.indexing.gather import GatherD, OneHot

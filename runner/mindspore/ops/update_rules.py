@@ -6,9 +6,10 @@ State and variable are parameters, the others tensors or numbers. `use_locking` 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from runner.core.operators import current, is_nested
-from runner.core.values import OPERATORS, Tensor, Value
-from runner.ops.composition import ComposedOperator, require_parameter
+from runner.core.interpreter import current, is_nested
+from runner.core.operators import ComposedOperator
+from runner.core.values import Tensor, Value, syntax
+from runner.ops.composition import require_parameter
 from runner.ops.elementwise.arithmetic import Abs, Exp, Pow, Sign, Sqrt, Square
 from runner.ops.elementwise.compare import Greater, Maximum, Select
 
@@ -28,7 +29,7 @@ class ComposedUpdateRule(ComposedOperator):
         new = self.rule(*operands)
         for parameter, value in zip(operands, new, strict=False):
             if self.takes_tensors and not is_nested() and type(parameter) is Tensor:
-                OPERATORS["assign"](parameter, ..., value)
+                syntax.assign(parameter, ..., value)
             else:
                 current().assign(require_parameter(parameter), value)
         return new if self.returns_state else new[0]

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from runner import context, dtype as dt, ops
-from runner.core.operators import current
+from runner.core.interpreter import current
 from runner.core.values import Parameter, ParameterTuple, Tensor, Value
 from runner.errors import ConfigError, known_names
 from runner.nn.cell import Cell
@@ -224,7 +224,7 @@ class Optimizer(Cell):
         Parameters and state, the master copy, keep their types under every `precision_mode`.
         """
         step, condition = current(), self.__dict__.pop("_condition", None)
-        with step.use_precision(None), step.unrecorded():
+        with step.use_precision(None), step.tape.unrecorded():
             begin = step.mark()
             result = super().__call__(*inputs)
             if condition is not None:

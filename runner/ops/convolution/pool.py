@@ -14,12 +14,11 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import LAST, TILED, Builder, Form, physical_shape
-from runner.core.operators import BatchRule, Gradient, Primitive, family, primitive
+from runner.core.operators import BatchRule, ComposedOperator, Gradient, Primitive, family, primitive
 from runner.core.values import Tensor, Value
 from runner.host.threads import compute_parts, slices
 from runner.ops.arrangement import Stack
 from runner.ops.array import Pad, require, require_nchw
-from runner.ops.composition import ComposedOperator
 from runner.ops.convolution.windows import PAD_MODES, Pair, Quad, Windows, batch_first, batch_last, counts, pair, quad
 from runner.ops.elementwise.arithmetic import ELEMENT_FLOPS
 from runner.ops.indexing.gather import Gather

@@ -10,9 +10,9 @@ from runner import dtype as dt
 from runner.core.lowering import LAST, PLAIN, TILED, Builder, Form, Layout, can_tile, elementwise_forms
 from runner.core.operators import Gradient, Primitive, is_filled_with, primitive
 from runner.core.precision import Needs
-from runner.core.values import OPERATORS, Tensor, Value
+from runner.core.values import Tensor, Value, syntax
 from runner.host.threads import block_length, compute_parts, slices
-from runner.ops.array import Cast, require
+from runner.ops.array import require
 from runner.ops.reduce import unbroadcast
 from runner.types import TensorType, broadcast
 
@@ -257,7 +257,7 @@ class Pow(Binary):
 
 def nonzero(condition: Value, value: Value) -> Value:
     """The value where the condition is not 0, else 0."""
-    result: Value = OPERATORS["Select"](condition != 0.0, value, Tensor(0.0, value.dtype))
+    result: Value = syntax.select(condition != 0.0, value, Tensor(0.0, value.dtype))
     return result
 
 
@@ -337,10 +337,6 @@ class Abs(Unary):
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (douts[0] * Sign()(inputs[0]),)
-
-
-OPERATORS.update(Add=Add(), Sub=Sub(), Mul=Mul(), RealDiv=RealDiv(), Pow=Pow(), Neg=Neg())
-OPERATORS["Cast"] = Cast()
 
 
 # More functions of one operand: elementwise ones, and the detection of values that are not finite.

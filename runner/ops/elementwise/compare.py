@@ -9,7 +9,7 @@ from runner import dtype as dt
 from runner.core.lowering import Builder, Form
 from runner.core.operators import Gradient, Primitive, primitive
 from runner.core.precision import Needs
-from runner.core.values import OPERATORS, Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.ops.array import Cast, Reshape, Transpose, require
 from runner.ops.elementwise.arithmetic import Binary, Unary, broadcast_forms
 from runner.ops.reduce import BroadcastTo, ReduceSum, Reduction, is_nan, nan_where, unbroadcast
@@ -236,7 +236,3 @@ class ReduceProd(Reduction):
         others = ReduceProd(axis=-1)(Select()(Tensor(np.eye(count, dtype=bool)), Tensor(1.0, x.dtype), rows))
         back = tuple(perm.index(k) for k in range(x.ndim))
         return (self.broadcast_back(douts[0], x) * Transpose(back)(Reshape(moved.shape)(others)),)
-
-
-OPERATORS.update(Equal=Equal(), NotEqual=NotEqual(), Less=Less(), LessEqual=LessEqual())
-OPERATORS.update(Greater=Greater(), GreaterEqual=GreaterEqual(), Select=Select())

@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from runner import dtype as dt
+from runner.core.interpreter import current, is_nested
 from runner.core.lowering import Builder
-from runner.core.operators import Gradient, Primitive, current, family, is_nested, primitive
+from runner.core.operators import Gradient, Primitive, family, primitive
 from runner.core.source import user_line
-from runner.core.values import OPERATORS, Parameter, Symbol, Tensor, Value, as_constant, as_values
+from runner.core.values import Parameter, Symbol, Tensor, Value, as_constant, as_values, syntax
 from runner.errors import ConfigError, RunnerError, ShapeError
 from runner.ops.array import Cast, ExpandDims, Reshape, Transpose, require
 from runner.types import Shape, TensorType, broadcast
@@ -310,7 +311,7 @@ def assigned(x: Value, key: object, value: Any) -> Value:
     A condition that only a running graph knows takes a single value. Where an index repeats a position, one of the
     values remains. Raises ShapeError for indices as in `x[key]`, and when the value does not fit.
     """
-    operator = OPERATORS["class"]
+    operator = syntax.operator
     given = value if isinstance(value, Value) else as_constant(value, x)
     given = given if given.dtype is x.dtype else Cast(x.dtype)(given)
     if isinstance(key, Value) and key.dtype is dt.bool_ and key.shape == x.shape[: key.ndim] and given.size == 1:
@@ -341,7 +342,7 @@ def _leading(items: list[Item], shape: Shape) -> tuple[list[Item], int]:
 def _index_assignment_positions(places: np.ndarray, items: list[Item]) -> Any:
     """The row numbers that the items select: an array, or a value if they include one."""
     if any(isinstance(item, Value) for item in items):
-        return OPERATORS["Subscript"](as_constant(places, None), tuple(items))
+        return syntax.subscript(as_constant(places, None), tuple(items))
     known: Any = tuple(items)
     return np.asarray(places[known])
 
@@ -350,9 +351,6 @@ def _without_leading_ones(value: Value, ndim: int) -> Value:
     """The value without axes of length 1 that are more than it may have, as numpy allows."""
     extra = value.ndim - ndim
     return Reshape(value.shape[extra:])(value) if extra > 0 and set(value.shape[:extra]) == {1} else value
-
-
-OPERATORS["assign"], OPERATORS["assigned"] = assign, assigned
 
 
 # Selection by arrays of positions, as in numpy: `x[rows]`, `x[rows, columns]`, `x[:, rows, None, columns]`.
@@ -365,7 +363,7 @@ def take_arrays(x: Value, arrays: Mapping[int, Any]) -> Value:
 
     Their common axes replace the axes of adjacent arrays; if there are others between these, they come first.
     """
-    operator = OPERATORS["class"]
+    operator = syntax.operator
     axes = list(arrays)
     if len(axes) == 1:
         result: Value = operator("Gather")(axes[0])(x, _as_operand(arrays[axes[0]]))
@@ -397,7 +395,7 @@ def _stacked(arrays: Sequence[Array], shape: Shape) -> Any:
     known = [array for array in arrays if not isinstance(array, Value)]
     if len(known) == len(arrays):
         return np.stack(np.broadcast_arrays(*known), -1)
-    operator = OPERATORS["class"]
+    operator = syntax.operator
     columns = [Cast(dt.int64)(array) if isinstance(array, Value) else array for array in arrays]
     return operator("Stack")(-1)([operator("BroadcastTo")(shape)(column) for column in columns])
 
@@ -429,10 +427,10 @@ def _take_slices(x: Value, items: Sequence[Item]) -> Value:
     bounds = [_bounds(r) for r in ranges]
     if bounds != [(0, length, 1) for length in x.shape]:
         begin, end, strides = zip(*bounds, strict=True)
-        x = OPERATORS["StridedSlice"](x, begin, end, strides)
+        x = StridedSlice()(x, begin, end, strides)
     for axis, r in enumerate(ranges):
         if r.step < 0 and len(r) > 1:
-            x = OPERATORS["class"]("Gather")(axis)(x, np.arange(len(r))[::-1].copy())
+            x = syntax.operator("Gather")(axis)(x, np.arange(len(r))[::-1].copy())
     lengths, shape = iter(x.shape), list[int]()
     for item in items:
         length = 1 if item is None else next(lengths)
@@ -452,6 +450,3 @@ def _range(item: Any, length: int) -> range:
     if isinstance(item, int):
         return range(item, item + 1)
     return range(*item.indices(length))
-
-
-OPERATORS["Subscript"] = subscript

@@ -7,7 +7,7 @@ from runner import Tensor, dtype, ops
 from runner.compile.onnx.lower import lower
 from runner.compile.passes import PASSES, default_passes, fold, optimize
 from runner.compile.session import Session
-from runner.core.eager import Eager
+from runner.core.interpreter import Eager
 from runner.core.tracer import trace
 from runner.core.values import Value
 from runner.device import Device

@@ -13,7 +13,7 @@ from runner.compile.onnx.builder import OnnxBuilder
 from runner.compile.onnx.lower import lower, parameter_values, with_constants, with_defaults
 from runner.compile.program import Program
 from runner.compile.session import Session
-from runner.core.operators import current
+from runner.core.interpreter import current
 from runner.core.tracer import trace
 from runner.core.values import Parameter, Tensor
 from runner.device import Device

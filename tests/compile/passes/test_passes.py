@@ -13,7 +13,7 @@ from runner.compile.passes import PASSES, default_passes, optimize
 from runner.compile.passes.simplify import LIMIT, cse, dce, fold
 from runner.compile.session import Session
 from runner.core.graph import Graph, verify
-from runner.core.operators import current
+from runner.core.interpreter import current
 from runner.core.tracer import trace
 from runner.core.values import Parameter, Tensor
 from runner.device import Device

@@ -17,7 +17,7 @@ from runner.compile.passes import PASSES, default_passes, optimize
 from runner.compile.passes.order import soon
 from runner.core.gradients import gradients
 from runner.core.graph import Graph, verify
-from runner.core.operators import current
+from runner.core.interpreter import current
 from runner.core.tracer import trace
 from runner.core.values import Parameter, Tensor, Value
 from runner.device import Device

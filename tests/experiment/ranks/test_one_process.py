@@ -11,7 +11,7 @@ from ranks import Several, environment
 from runner import Model, cli, context, nn, ops
 from runner.communication import get_group_size, get_rank, init, settings as fusion, world
 from runner.compile.split_at_collectives import split
-from runner.core.eager import Eager
+from runner.core.interpreter import Eager
 from runner.core.precision import policy, use_precision
 from runner.core.tracer import trace
 from runner.core.values import Parameter, Tensor
