@@ -21,7 +21,7 @@ from runner import dtype, ops
 from runner.compile.passes import optimize
 from runner.core.graph import Graph
 from runner.core.operators import Node
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.device import Device
 from runner.types import TensorType
 

@@ -426,7 +426,12 @@ def test_exceptions_are_still_needed():
         ),
         (execution_complaints, "runner.x", "np.load(file)", "runner.x:1 calls np.load without allow_pickle=False"),
         (size_complaints, "runner.x", "def f():\n" + "    pass\n" * 40, "runner.x.f has 41 lines"),
-        (model_complaints, "models.x", "from runner.core import interpreter", "models.x imports runner.core.interpreter"),
+        (
+            model_complaints,
+            "models.x",
+            "from runner.core import interpreter",
+            "models.x imports runner.core.interpreter",
+        ),
     ],
 )
 def test_a_rule_finds_what_it_forbids(rule, name, text, complaint):

@@ -20,7 +20,7 @@ from stand_in_card import install
 
 from models.lenet import LeNet5
 from runner import Tensor, dtype, export, nn, ops
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.core.values import Value
 from runner.types import TensorType
 

@@ -15,7 +15,7 @@ from runner.compile.program import Executable
 from runner.core.graph import NO_GRAPHS, ObservedValue, ValueObserver
 from runner.core.lowering import LAST, PLAIN, Layout, with_layouts
 from runner.core.operators import Node
-from runner.core.tracer import trace_path
+from runner.core.trace import trace_path
 from runner.core.values import Symbol, Value
 from runner.device import Device
 from runner.types import TensorType

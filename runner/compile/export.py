@@ -13,7 +13,7 @@ from runner.compile.onnx.lower import check, lower, parameter_values, parse_mode
 from runner.compile.passes import PASSES, optimize
 from runner.compile.passes.simplify import cse, dce
 from runner.core.graph import Graph, Pass
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.core.values import Parameter, Value
 from runner.errors import RunnerError
 from runner.types import TensorType

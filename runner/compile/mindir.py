@@ -13,7 +13,7 @@ from runner.compile.passes import optimize
 from runner.compile.passes.simplify import cse, dce, fold
 from runner.core.graph import Graph, Pass
 from runner.core.operators import Node, Primitive
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.core.values import Value
 from runner.dtype import DType
 from runner.errors import ConfigError, some

@@ -26,7 +26,7 @@ from runner.core.graph import NO_GRAPHS, Graph, GraphObserver, Pass
 from runner.core.lowering import Layout
 from runner.core.operators import Effect, Node
 from runner.core.source import user_line
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.core.values import Parameter, Tensor, Value
 from runner.device import Device
 from runner.errors import RunnerError

@@ -25,7 +25,7 @@ from runner.core.graph import Graph
 from runner.core.lowering import Form
 from runner.core.operators import Node
 from runner.core.precision import Needs
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.core.values import Parameter
 from runner.device import UNTUNED, Device, Tuning
 from runner.errors import ConfigError, StorageError

@@ -10,7 +10,7 @@ from runner.core.graph import Graph, ObservedValue, ValueObserver, as_symbol
 from runner.core.interpreter import Eager
 from runner.core.lowering import LAST
 from runner.core.operators import Node, Primitive
-from runner.core.symbolic import Tracer, symbols
+from runner.core.trace import Tracer, symbols
 from runner.core.values import Parameter, Symbol, Tensor, Value
 from runner.errors import TrainingError
 from runner.types import TensorType

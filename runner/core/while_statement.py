@@ -7,7 +7,7 @@ function with the statement gets new code, in which
         a, b = b, a * b              def body(a, b): <body>; return a, b
                                      a, b = loop(test, body, (a, b), ...)
 
-The names are those that the body assigns. `loop` (`runner/core/while_loop.py`) executes Python's loop wherever the test
+The names are those that the body assigns. `loop` (`runner/core/loops.py`) executes Python's loop wherever the test
 is known, so the new code means the same in PyNative mode and outside of networks.
 """
 
@@ -112,7 +112,7 @@ def _compiled(syntax: ast.FunctionDef, code: CodeType) -> CodeType:
     arguments = function.args
     owner = arguments.args[0].arg if arguments.args else ""
     private = re.match(r"(?:.*\.)?_*(\w+)\.\w+$", code.co_qualname)
-    start = ast.parse(f"from runner.core.while_loop import {IMPORTED}").body
+    start = ast.parse(f"from runner.core.loops import {IMPORTED}").body
     body = _Whiles(owner, private[1] if private else "", function.name).visit_body(function.body)
     function.body, function.decorator_list, function.returns = [*start, *body], [], None
     arguments.defaults, arguments.kw_defaults = [], [None for _ in arguments.kwonlyargs]  # the function has its own

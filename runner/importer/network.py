@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from runner import ops, register
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.core.values import Parameter, Value
 from runner.errors import ConfigError, ShapeError, known_names, some
 from runner.host.console import LOG

@@ -13,7 +13,7 @@ import numpy as np
 from runner.common.initializer import Uniform, initializer
 from runner.core.graph import Graph
 from runner.core.operators import Node, Primitive
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.core.values import Parameter, Value
 from runner.errors import ConfigError, RunnerError, nearest, raise_all, some
 from runner.nn.cell import Cell

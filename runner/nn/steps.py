@@ -16,7 +16,7 @@ from runner.core.interpreter import Eager, is_nested
 from runner.core.precision import use_precision
 from runner.core.recorder import ObservingRecorder, Recorder
 from runner.core.structure import FlatStructure, flatten, map_values, rebuilt, values_of
-from runner.core.symbolic import as_returned
+from runner.core.trace import as_returned
 from runner.core.values import Tensor, Value
 from runner.device import Device
 from runner.errors import ConfigError, ShapeError, StorageError

@@ -9,7 +9,7 @@ from test_mindir import NETWORKS, floats
 
 from runner import set_seed
 from runner.compile.mindir import RULES, export_mindir, model, require_forms
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.errors import ConfigError
 from runner.train import Model
 from runner.train.model import inference

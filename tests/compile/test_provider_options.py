@@ -5,7 +5,7 @@ import pytest
 from runner import dtype, ops
 from runner.compile.program import with_channels_last
 from runner.compile.session import provider_options
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.device import Device
 from runner.types import TensorType
 

@@ -16,7 +16,7 @@ from runner.compile.passes.order import forms_of, signature
 from runner.compile.tuning import PairedTiming, Trial, TuningResult, TuningSearch, results_agree
 from runner.core.graph import Graph
 from runner.core.precision import Needs
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.device import UNTUNED, Device, Tuning
 from runner.host import seed
 from runner.types import TensorType

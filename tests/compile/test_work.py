@@ -6,7 +6,7 @@ import pytest
 from runner import dtype, ops
 from runner.compile import Program, program as work
 from runner.compile.program import ARENA_BYTES, estimated_seconds, flops, with_memory, with_threads
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.device import Device, Tuning
 from runner.types import TensorType
 

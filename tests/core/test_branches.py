@@ -16,7 +16,7 @@ from runner.compile.export import export_onnx
 from runner.compile.onnx.describe import describe_model
 from runner.compile.onnx.lower import lower
 from runner.compile.program import Program
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.dataset import NumpySlicesDataset
 from runner.device import Device
 from runner.errors import ConfigError, RunnerError, ShapeError

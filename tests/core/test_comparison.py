@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from runner import Tensor, context, nn
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.dtype import bool_
 from runner.types import TensorType
 

@@ -8,7 +8,7 @@ import pytest
 from runner import dtype as dt, ops
 from runner.core.graph import Graph, verify
 from runner.core.operators import Node
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.core.values import Parameter, Symbol, Tensor
 from runner.errors import InternalError
 from runner.types import TensorType

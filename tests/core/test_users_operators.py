@@ -9,7 +9,7 @@ from runner import Tensor, ops
 from runner.compile.onnx.lower import lower
 from runner.core.gradients import gradients
 from runner.core.operators import Primitive, primitive
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.core.values import Parameter
 from runner.errors import RunnerError, ShapeError
 

@@ -11,7 +11,7 @@ from tables import table
 
 from runner import Model, Parameter, Tensor, context, nn, ops
 from runner.compile.onnx.lower import lower
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.dataset import NumpySlicesDataset
 from runner.device import Device
 from runner.errors import ConfigError, ShapeError

@@ -14,7 +14,7 @@ from runner.compile.onnx.lower import lower
 from runner.compile.passes.order import layout
 from runner.compile.session import Session
 from runner.core.operators import Primitive
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.device import Device
 from runner.types import TensorType
 

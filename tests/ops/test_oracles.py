@@ -13,7 +13,7 @@ from tables import table
 from runner import dtype as dt, ops
 from runner.compile.onnx.lower import lower
 from runner.core.interpreter import Eager
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.core.values import Tensor
 from runner.types import TensorType
 

@@ -10,7 +10,7 @@ from runner.compile.onnx.lower import parameter_values
 from runner.compile.passes import optimize
 from runner.compile.program import Program, standalone_step
 from runner.core.graph import Graph, verify
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.core.values import Symbol
 from runner.errors import ConfigError, InternalError, ShapeError
 from runner.types import TensorType

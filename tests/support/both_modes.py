@@ -9,7 +9,7 @@ from runner import nn
 from runner.compile.program import Program
 from runner.core.interpreter import Eager
 from runner.core.operators import Node, Primitive
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.core.values import Tensor, Value
 from runner.device import Device
 from runner.types import TensorType

@@ -13,7 +13,7 @@ from runner.compile.session import Session
 from runner.core.interpreter import Eager
 from runner.core.lowering import Form
 from runner.core.operators import REGISTRY, Primitive, infer
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.core.values import Tensor, Value
 from runner.device import Device
 from runner.errors import NotDifferentiable

@@ -8,7 +8,7 @@ import numpy as np
 from runner import dtype as dt, ops
 from runner.core.gradients import gradients
 from runner.core.graph import Graph
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.core.values import Parameter, Tensor, Value
 from runner.types import TensorType
 

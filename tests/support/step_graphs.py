@@ -6,7 +6,7 @@ from models.lenet import LeNet5
 from models.resnet import resnet18
 from runner import dtype as dt, nn
 from runner.core.graph import NO_GRAPHS, Graph, GraphObserver
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.core.values import Value
 from runner.host import seed
 from runner.types import TensorType

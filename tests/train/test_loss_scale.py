@@ -10,7 +10,7 @@ from runner.core.gradients import gradients
 from runner.core.interpreter import Eager
 from runner.core.precision import policy, use_precision
 from runner.core.recorder import Recorder
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.core.values import Parameter, Tensor
 from runner.dataset import NumpySlicesDataset
 from runner.device import Device

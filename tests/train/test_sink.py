@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from runner import Model, context, dtype, nn, set_seed
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.dataset import DigitsDataset, NumpySlicesDataset, open_dataset
 from runner.dataset.transforms.transform import Transform
 from runner.dataset.vision import c_transforms as CV

@@ -20,13 +20,13 @@ from runner.compile.onnx.builder import (
     rename_operands,
 )
 from runner.compile.onnx.fuse import fuse, is_rounded, narrow, widen
-from runner.core.branches import If
 from runner.core.graph import NO_LOSS, RETURN_LOSS, Graph
+from runner.core.loops import While, WhileGrad
 from runner.core.lowering import FUSED, PLAIN, Form, Layout, physical_shape, with_layouts
 from runner.core.operators import Node
 from runner.core.source import user_line
+from runner.core.trace import If
 from runner.core.values import Parameter, Symbol, Value
-from runner.core.while_loop import While, WhileGrad
 from runner.errors import ConfigError, InternalError, RunnerError
 from runner.types import TensorType
 

@@ -12,7 +12,7 @@ from runner.compile.profiled_session import ProfiledProgram
 from runner.compile.program import Executable, Program, SunkProgram
 from runner.core.graph import GraphObserver, ValueObserver
 from runner.core.recorder import TimedInterpreter
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.dataset.pipeline import Batch, Dataset
 from runner.dataset.stages import stages
 from runner.device import Device

@@ -10,7 +10,7 @@ from runner.compile.onnx.builder import OPERATORS
 from runner.compile.onnx.lower import lower
 from runner.compile.passes import default_passes, optimize
 from runner.compile.program import standalone_step
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.device import Device
 from runner.types import TensorType
 

@@ -8,7 +8,7 @@ from runner.compile.onnx.lower import lower
 from runner.compile.passes import PASSES, default_passes, fold, optimize
 from runner.compile.session import Session
 from runner.core.interpreter import Eager
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.core.values import Value
 from runner.device import Device
 from runner.types import TensorType

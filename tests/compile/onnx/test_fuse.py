@@ -15,7 +15,7 @@ from runner.compile.onnx.builder import OnnxBuilder, source_operators
 from runner.compile.onnx.lower import lower
 from runner.compile.passes import default_passes, optimize
 from runner.core.graph import Graph
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.core.values import Tensor, Value
 from runner.device import Device
 from runner.types import TensorType

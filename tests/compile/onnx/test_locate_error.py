@@ -14,7 +14,7 @@ from runner.compile.passes import fold, optimize
 from runner.compile.program import Program
 from runner.core.graph import Graph
 from runner.core.operators import Primitive, primitive
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.device import Device
 from runner.errors import DeviceError, InternalError, RunnerError, ShapeError, TrainingError
 from runner.experiment.observers import FailedGraph

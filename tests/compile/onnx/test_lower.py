@@ -14,7 +14,7 @@ from runner.compile.onnx.lower import lower, parameter_values, with_constants, w
 from runner.compile.program import Program
 from runner.compile.session import Session
 from runner.core.interpreter import current
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.core.values import Parameter, Tensor
 from runner.device import Device
 from runner.errors import ConfigError, InternalError

@@ -16,7 +16,7 @@ from runner.compile.passes.in_parts import in_parts, in_parts_by
 from runner.core.batch_parts import JoinBatch, SplitBatch
 from runner.core.graph import Graph, verify
 from runner.core.operators import infer
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.core.values import Value
 from runner.device import Device, Tuning
 from runner.observe.graph.listing import describe, parse, text

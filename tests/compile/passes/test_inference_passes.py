@@ -8,7 +8,7 @@ from runner.compile.passes import INFERENCE, PASSES, freeze, merge, optimize
 from runner.compile.passes.simplify import dce
 from runner.compile.program import Program
 from runner.core.graph import Graph
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.core.values import Parameter, Tensor
 from runner.device import Device
 from runner.types import TensorType

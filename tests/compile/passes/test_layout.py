@@ -17,7 +17,7 @@ from runner.compile.passes import PASSES, default_passes, optimize
 from runner.core.graph import Graph
 from runner.core.lowering import PLAIN, Form
 from runner.core.operators import Node
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.device import Device
 from runner.types import TensorType
 

@@ -14,7 +14,7 @@ from runner.compile.passes.simplify import LIMIT, cse, dce, fold
 from runner.compile.session import Session
 from runner.core.graph import Graph, verify
 from runner.core.interpreter import current
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.core.values import Parameter, Tensor
 from runner.device import Device
 from runner.errors import InternalError

@@ -12,7 +12,7 @@ from runner.compile.passes import PASSES, optimize
 from runner.compile.passes.order import pool_first
 from runner.core.gradients import gradients
 from runner.core.graph import Graph, verify
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.core.values import Value
 from runner.types import TensorType
 

@@ -18,7 +18,7 @@ from runner.compile.passes.order import soon
 from runner.core.gradients import gradients
 from runner.core.graph import Graph, verify
 from runner.core.interpreter import current
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.core.values import Parameter, Tensor, Value
 from runner.device import Device
 from runner.types import TensorType

@@ -13,7 +13,7 @@ from runner.communication import get_group_size, get_rank, init, settings as fus
 from runner.compile.split_at_collectives import split
 from runner.core.interpreter import Eager
 from runner.core.precision import policy, use_precision
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.core.values import Parameter, Tensor
 from runner.dataset import NumpySlicesDataset
 from runner.errors import ConfigError, TrainingError

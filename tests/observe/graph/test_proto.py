@@ -7,7 +7,7 @@ from step_graphs import step_graph
 
 from runner import dtype as dt, nn, ops
 from runner.compile.passes import PASSES, optimize
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.observe.graph.proto import proto, value
 from runner.types import TensorType
 

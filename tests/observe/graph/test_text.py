@@ -12,7 +12,7 @@ from runner import dtype as dt, nn, ops
 from runner.compile.onnx.describe import describe_model
 from runner.compile.onnx.lower import lower, lower_sunk
 from runner.compile.passes import PASSES, default_passes, optimize
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.core.values import Value
 from runner.device import Device
 from runner.errors import DataError

@@ -14,7 +14,7 @@ import pytest
 from profile_training import WAYS, Training, data_of, model_of, train
 from tables import table
 
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.dataset import NumpySlicesDataset
 from runner.observe.profile.record import Peak
 from runner.observe.profile.settings import ProfileSettings

@@ -12,7 +12,7 @@ from runner.compile.onnx.lower import lower
 from runner.compile.passes import PASSES, default_passes, optimize
 from runner.compile.passes.order import layout_for
 from runner.core.operators import Primitive
-from runner.core.tracer import trace
+from runner.core.trace import trace
 from runner.core.values import Value
 from runner.device import Device
 from runner.dtype import float32

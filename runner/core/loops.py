@@ -5,15 +5,13 @@ from dataclasses import field, replace
 from functools import partial
 from typing import Any, ClassVar
 
-from runner.core.branches import captured, graph_flops
 from runner.core.gradients import pull_back
 from runner.core.graph import Graph, as_symbol, verify
 from runner.core.interpreter import current
 from runner.core.operators import Collective, Gradient, Primitive, Types, graph_operator
 from runner.core.precision import Needs
 from runner.core.source import user_line
-from runner.core.symbolic import Tracer, Unknown
-from runner.core.tracer import trace_inner
+from runner.core.trace import Tracer, Unknown, captured, graph_flops, trace_inner
 from runner.core.values import Tensor, Value, syntax
 from runner.core.while_statement import REPAIR, UNBOUND
 from runner.errors import ConfigError, NotDifferentiable, ShapeError
