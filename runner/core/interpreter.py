@@ -13,7 +13,7 @@ What a step assigns, and what its operators read, is the same in both modes and 
 3. Parameters have their new values after the step. If it raises, they keep their old ones.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from operator import attrgetter
@@ -372,6 +372,21 @@ def current() -> Interpreter:
 def is_nested() -> bool:
     """Whether a network is being executed or traced."""
     return INTERPRETER.is_inside
+
+
+class Execution:
+    """How what is called outside of networks is executed, by the mode of the context.
+
+    Programs and modes stand above operators and cells, which call them: a call of a higher module that is declared
+    here, and filled in one place, `runner/nn/steps.py`.
+    """
+
+    cell: Callable[[Any, tuple[Any, ...], int], Any]  # a cell with these operands, in a mode
+    compile: Callable[[Any, tuple[Any, ...]], None]  # only compile it, for graph mode
+    gradient: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any] | None = None  # of a function; None: immediately
+
+
+execution = Execution()
 
 
 # PyNative mode

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from runner import context, dtype as dt
-from runner.core.interpreter import Call, Eager, current, is_nested
+from runner.core.interpreter import Call, Eager, current, execution, is_nested
 from runner.core.precision import OF_CELL
 from runner.core.source import user_line, users_line
 from runner.core.values import Parameter, ParameterTuple, Value
@@ -242,10 +242,6 @@ def _with_gradient(x: Any, function: Callable[[Value], Value]) -> Any:
 
 # `Cell`: a part of a network, with parameters, child cells, and `construct`.
 
-# Executes a cell that is called outside of a network, by context mode; runner/nn/steps.py registers both modes.
-EXECUTORS: dict[int, Callable[["Cell", tuple[Any, ...]], Any]] = {}
-COMPILERS: dict[int, Callable[["Cell", tuple[Any, ...]], None]] = {}  # only compiles it: graph mode
-
 
 class Cell(CellSettings):
     """Base of all networks and layers.
@@ -288,7 +284,7 @@ class Cell(CellSettings):
             if options:
                 what = "the outermost cell takes no arguments that can only be given by name"
                 raise ConfigError(what, given=", ".join(options), cell=self.cls_name, repair="arguments by position")
-            return EXECUTORS[context.get_context("mode")](self, inputs)
+            return execution.cell(self, inputs, context.get_context("mode"))
         interpreter = current()
         begin = interpreter.mark()
         interpreter.scope.append(self.scope_name)
@@ -303,11 +299,11 @@ class Cell(CellSettings):
 
     def compile(self, *inputs: Any) -> None:
         """Compile the cell for inputs of these types as for graph mode; nothing is executed."""
-        COMPILERS[context.GRAPH_MODE](self, inputs)
+        execution.compile(self, inputs)
 
     def compile_and_run(self, *inputs: Any) -> Any:
         """The outputs in graph mode, whatever mode the context has."""
-        return EXECUTORS[context.GRAPH_MODE](self, inputs)
+        return execution.cell(self, inputs, context.GRAPH_MODE)
 
     def register_backward_hook(self, fn: Callable[..., Any]) -> None:
         """Call `fn(cell_id, grad_input, grad_output)` with the gradients of outputs and input, in PyNative mode.

@@ -12,7 +12,7 @@ import numpy as np
 
 from runner import compile as compiler, context
 from runner.core.graph import NO_GRAPHS, NO_VALUES, Graph, GraphObserver, Pass, ValueObserver
-from runner.core.interpreter import Eager, is_nested
+from runner.core.interpreter import Eager, execution, is_nested
 from runner.core.precision import use_precision
 from runner.core.recorder import ObservingRecorder, Recorder
 from runner.core.structure import FlatStructure, flatten, map_values, rebuilt, values_of
@@ -20,9 +20,9 @@ from runner.core.trace import as_returned
 from runner.core.values import Tensor, Value
 from runner.device import Device
 from runner.errors import ConfigError, ShapeError, StorageError
-from runner.nn.cell import COMPILERS, EXECUTORS, Cell
+from runner.nn.cell import Cell
 from runner.nn.optim.optimizer import scheduled_optimizers, scheduled_step
-from runner.ops.gradient import EXECUTOR, GradientFunction
+from runner.ops.gradient import GradientFunction
 from runner.types import TensorType
 
 
@@ -190,7 +190,7 @@ def call_function(function: Callable[..., Any], owner: Any, key: object, inputs:
     cells: dict[object, FunctionCell] = getattr(owner, "__dict__", {}).setdefault("_functions", {})
     if key not in cells:
         cells[key] = FunctionCell(function, owner)
-    return EXECUTORS[mode](cells[key], inputs)
+    return execution.cell(cells[key], inputs, mode)
 
 
 # `ms_function`: functions that are compiled in PyNative mode too.
@@ -362,7 +362,8 @@ def _call_gradient(gradient: GradientFunction, inputs: tuple[Any, ...], sens: di
     return call_function(gradient.compute, gradient.function, ("gradient", *gradient.key), (inputs, sens), mode)
 
 
-EXECUTORS[context.PYNATIVE_MODE] = _call_eager
-EXECUTORS[context.GRAPH_MODE] = _call_graph
-COMPILERS[context.GRAPH_MODE] = _compile
-EXECUTOR[0] = _call_gradient
+def _call(cell: Cell, inputs: tuple[Any, ...], mode: int) -> Any:
+    return (_call_graph if mode == context.GRAPH_MODE else _call_eager)(cell, inputs)
+
+
+execution.cell, execution.compile, execution.gradient = _call, _compile, _call_gradient

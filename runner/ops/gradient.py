@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from runner.core.gradients import differentiate
-from runner.core.interpreter import Eager, current, is_nested
+from runner.core.interpreter import Eager, current, execution, is_nested
 from runner.core.lowering import Builder, Names
 from runner.core.operators import Arrays, Gradient, Primitive, Types, primitive
 from runner.core.precision import Needs
@@ -137,10 +137,6 @@ def _run_step(function: "GradientFunction", inputs: tuple[Any, ...], sens: dict[
     return outputs
 
 
-# Executes a gradient that is called outside of networks; `runner/nn/steps.py` replaces it by the mode of the context.
-EXECUTOR: list[Callable[["GradientFunction", tuple[Any, ...], dict[str, Any]], Any]] = [_run_step]
-
-
 class GradOperation(KeywordNames):
     """`GradOperation(...)(network)(*inputs)`: gradients of the results of a cell or function, summed over elements.
 
@@ -193,7 +189,7 @@ class GradientFunction:
         return options.get_all, options.get_by_list, options.sens_param, *self.parameters
 
     def __call__(self, *inputs: Any, **sens: Any) -> Any:
-        return self.compute(inputs, sens) if is_nested() else EXECUTOR[0](self, inputs, sens)
+        return self.compute(inputs, sens) if is_nested() else (execution.gradient or _run_step)(self, inputs, sens)
 
     def compute(self, inputs: Sequence[Any], sens: dict[str, Any]) -> Any:
         """The gradients, in operators. Raises ConfigError for a missing `sens`, and without tensors."""
