@@ -78,6 +78,15 @@ LATE_PACKAGES = {
 }
 # Modules that import others of our own when a function is called.
 LATE_FUNCTIONS = {"runner.cli": "the table of commands: each loads its module when it is called"}
+# Hooks: what a module declares and a higher one fills, so that it calls what stands above it. There are no others.
+HOOKS = {
+    ("runner.core.values", "runner.ops.syntax"): "`x + y` of values applies operators, which take values",
+    ("runner.core.values", "runner.common"): "`Tensor(init=...)`: initializers make tensors",
+    ("runner.core.current", "runner.core.interpreter"): "operators call the interpreter, which applies operators",
+    ("runner.core.interpreter", "runner.nn.steps"): "a cell that is called executes itself, in programs of its steps",
+    ("runner.core.while_statement", "runner.core.loops"): "the new code of a function with a loop on values calls it",
+    ("runner.host.seed", "runner.ops.random"): "a new seed restarts the counter of random operators",
+}
 THIRD_PARTIES = {
     "onnx": {"runner.compile.onnx", "runner.importer.file"},
     "onnxruntime": {"runner.compile.session", "runner.compile.quantization"},
@@ -218,6 +227,32 @@ def late_import_complaints(module: Module) -> Iterator[str]:
                     yield f"{module.name} imports {name} lazily: declare it in the stub of a package"
 
 
+def hooks(module: Module, known: dict[str, Module]) -> Iterator[tuple[str, str]]:
+    """The modules that this one fills, each with its own name: it assigns attributes or items of what they define,
+    calls something of theirs when it is loaded, or names them in code that is a text."""
+    ours = {
+        alias.asname or alias.name: module_of(f"{node.module}.{alias.name}", known)
+        for node in module.tree.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    parameters = {node.arg for node in ast.walk(module.tree) if isinstance(node, ast.arg)}
+    for node in ast.walk(module.tree):
+        is_called = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and node in module.tree.body
+        parts = [node.value.func] if is_called else getattr(node, "targets", [])
+        for part in [x for target in parts for x in (target.elts if isinstance(target, ast.Tuple) else [target])]:
+            base = part
+            while isinstance(base, ast.Attribute | ast.Subscript):
+                base = base.value
+            name = base.id if isinstance(base, ast.Name) and base is not part else ""
+            home = ours.get(name) if name not in parameters else None
+            if home not in (None, "runner.register") and home.rpartition(".")[0] != module.name:
+                yield home, module.name
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            for written in re.findall(r"^from (runner[\w.]*) import ", node.value):
+                yield module.name, written
+
+
 def stub_complaints(module: Module) -> Iterator[str]:
     """A stub declares public names by `from module import name as name`, which type checkers and `late_names` read."""
     late = "late_names(__name__, __file__)" in module.text
@@ -342,6 +377,11 @@ def test_no_import_cycles():
     assert cycles(packages(RUNNER)) == []
 
 
+def test_hooks_are_declared():
+    """A hook is an import that no statement shows, so each has a reason, and no circle is hidden."""
+    assert {hook for module in RUNNER.values() for hook in hooks(module, RUNNER)} == set(HOOKS)
+
+
 def test_no_late_imports_of_our_own():
     assert everything(late_import_complaints) == []
 
@@ -460,6 +500,20 @@ def test_an_import_by_a_stub_is_found():
     module = Module("runner.ops", "", stub="from runner.train.model import Model as Model")
     assert list(order_complaints(module, RUNNER)) != []
     assert list(stub_complaints(Module("runner.ops", "late_names(__name__, __file__)", stub="from a import b"))) != []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from runner.core.values import syntax\nsyntax.add = None",
+        "from runner.core.values import syntax\ndef fill():\n    a, syntax.add = 1, 2",
+        "from runner.core.values import TABLE\nTABLE['x'] = None",
+        "from runner.core.values import TABLE\nTABLE.update(x=None)",
+        "from runner.core import values\nvalues.TABLE.append(1)",
+    ],
+)
+def test_a_hook_is_found(text):
+    assert list(hooks(Module("runner.ops.x", text), RUNNER)) == [("runner.core.values", "runner.ops.x")]
 
 
 def test_a_class_with_two_homes_is_found():
