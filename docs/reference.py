@@ -114,7 +114,7 @@ def operators() -> str:
     """A row for each operator."""
     kinds = {name: getattr(ops, name) for name in ops.__all__ if name[0].isupper()}
     classes = sorted((name, kind) for name, kind in kinds.items() if isinstance(kind, type))
-    first = [x for x in classes if issubclass(x[1], Primitive)]
+    first = [x for x in classes if issubclass(x[1], Primitive) and not issubclass(x[1], ComposedOperator)]
     text = "They apply operators of the table above, or compute Python values while a network is traced."
     head = "# Operators", "", "All of them run in both modes, under the same names."
     second = "", "## Composed operators", "", text
@@ -161,9 +161,9 @@ def _attributes(kind: type[Any]) -> str:
 
 
 def _has_gradient(kind: type[Any]) -> str:
-    if issubclass(kind, Primitive):
-        return "-" if kind.grad is Primitive.grad else "yes"
-    return "composed" if issubclass(kind, ComposedOperator) else "-"
+    if issubclass(kind, ComposedOperator):
+        return "composed"
+    return "yes" if issubclass(kind, Primitive) and kind.grad is not Primitive.grad else "-"
 
 
 def _what_it_does(name: str, kind: type[Any]) -> str:

@@ -37,7 +37,7 @@ from unusual import (
 )
 
 from runner import ops
-from runner.core.operators import REGISTRY, Effect, Primitive
+from runner.core.operators import REGISTRY, ComposedOperator, Effect, Primitive
 from runner.ops.elementwise.arithmetic import Unary
 from runner.types import TensorType
 
@@ -63,8 +63,17 @@ def test_every_operator_is_public():
     for module in pkgutil.walk_packages(ops.__path__, "runner.ops."):
         importlib.import_module(module.name)
     classes = [getattr(ops, name) for name in ops.__all__ if isinstance(getattr(ops, name), type)]
-    assert set(REGISTRY) == {kind.__name__ for kind in classes if issubclass(kind, Primitive)}
+    with_rules = [x for x in classes if issubclass(x, Primitive) and not issubclass(x, ComposedOperator)]
+    assert set(REGISTRY) == {kind.__name__ for kind in with_rules}
     assert all(getattr(ops, name) is kind for name, kind in REGISTRY.items())
+
+
+def test_operators_have_one_base():
+    public = [getattr(ops, name) for name in ops.__all__]
+    composed = {x for x in public if isinstance(x, type) and "compose" in dir(x)}
+    assert len(composed) > 80
+    assert all(issubclass(kind, Primitive) for kind in composed)
+    assert isinstance(ops.AddN(), Primitive)
 
 
 def test_the_exceptions_are_of_operators_that_exist():
