@@ -33,8 +33,8 @@ format:  ## fix style
 types:  ## mypy --strict
 	mypy
 
-size:  ## lines per file, longest first
-	@find runner models -name '*.py' | xargs wc -l | sort -rn | head -30
+size:  ## files and lines of code per package, without blank lines, comments and docstrings
+	@python tests/support/code_lines.py
 
 PEERS ?=
 RESULTS ?= outputs/benchmarks.jsonl

@@ -233,7 +233,7 @@ def image_dataset(
 for _name in CATALOG:
     register.dataset(_name)(partial(image_dataset, _name))
 # Readers of the user's own data, by the modules that register them.
-_READERS = {"image_folder": "image_folder", "npz": "npz_arrays", "csv": "csv_table"}
+_READERS = {"image_folder": "image_folder", "npz": "arrays", "csv": "csv"}
 for _name, _module in _READERS.items():
     register.dataset.late(_name, partial(importlib.import_module, f"runner.dataset.readers.{_module}"))
 

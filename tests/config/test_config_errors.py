@@ -542,7 +542,7 @@ CASES = {
         ConfigError: unknown option
           key      callbacks
           value    "quite"
-          allowed  default, epoch_monitor, loss_monitor, progress, quiet, time_monitor, verbose
+          allowed  CALLBACKS
           nearest  quiet
           from     command line
     """,
@@ -777,6 +777,7 @@ def expected(text: str) -> str:
         "NETWORKS": [*register.network],
         "DATASETS": sorted(register.dataset),
         "AUGMENTABLE": AUGMENTABLE,
+        "CALLBACKS": sorted([*register.callback, *(file.stem for file in (conf / "callbacks").iterdir())]),
         "METRICS": BUILT_IN,
         "SCALARS": numbers(),
         "EXPERIMENTS": sorted(file.stem for file in (conf / "experiment").iterdir()),

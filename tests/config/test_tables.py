@@ -1,6 +1,8 @@
 """Tables of datasets, optimizers, schedules, losses and metrics: choices, keys, defaults and options come from them."""
 
 import inspect
+import re
+from pathlib import Path
 
 import pytest
 
@@ -62,6 +64,14 @@ def test_a_default_is_that_of_the_reference_or_listed(name):
     own = record(name)().keywords()
     defaults = {key: parameters[key].default for key in own if key in parameters}
     assert {key: own[key] for key in defaults} == {**defaults, **OTHER_DEFAULTS.get(name, {})}
+
+
+def test_what_the_tree_registers_is_an_option():
+    """Also what a new file registers: `runner/config/groups/entries.py` imports it."""
+    decorators = re.compile(r'^@register\.(\w+)\("(\w+)"\)', re.MULTILINE)
+    for file in Path(register.__file__).parent.rglob("*.py"):
+        for kind, name in decorators.findall(file.read_text()):
+            assert name in register.KINDS[kind], f"{file} registers {name}, and nothing imports it"
 
 
 @pytest.mark.parametrize(
