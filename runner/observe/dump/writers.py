@@ -1,7 +1,6 @@
 """The base of dump writers, and the files that all layouts share: tensors, graphs, settings."""
 
 import hashlib
-import io as std_io
 import math
 import os
 import threading
@@ -31,17 +30,17 @@ from runner.host.files import (
     write_atomically,
     write_whole,
 )
-from runner.observe.dump import mapping_csv
-from runner.observe.dump.cann import (
+from runner.observe.dump.cann import TensorHeader
+from runner.observe.dump.files import (
+    ASYNCHRONOUS,
     DEFAULT_FORMAT,
-    FILE_NAMES_INPUT,
-    FILE_NAMES_OUTPUT,
     PARAMETER,
+    SYNC,
     AsyncName,
-    NpyName,
-    SyncName,
-    TensorHeader,
-    header,
+    NewFile,
+    Piece,
+    Tensors,
+    add_long_names,
     sanitised,
 )
 from runner.observe.dump.layouts import TILE_AXES, to_c_order
@@ -49,10 +48,9 @@ from runner.observe.dump.settings import DumpSettings
 from runner.observe.graph.folder import write_order
 from runner.observe.graph.listing import describe, text
 from runner.observe.graph.proto import proto
-from runner.types import Shape, TensorType
+from runner.types import Shape
 
 Side: TypeAlias = Sequence[ObservedValue] | None  # the inputs or the outputs of an operator; None if not selected
-Piece: TypeAlias = bytes | np.ndarray
 MAX_COPY = 16 << 20  # bytes; non-contiguous arrays up to this size are copied as a whole, which is faster
 BLOCK = 1 << 16  # elements of the buffer for larger non-contiguous arrays
 OWNER_READS = 0o400
@@ -145,6 +143,11 @@ def _buffers(pieces: Sequence[Piece]) -> Iterator[bytes | memoryview]:
             yield from (block.data for block in blocks(piece, "C", BLOCK))
 
 
+def _write_and(then: Callable[[], object], path: Path, pieces: Sequence[Piece]) -> None:
+    write_pieces(path, pieces)
+    then()
+
+
 def blocks(array: np.ndarray, order: str, elements: int) -> Iterator[np.ndarray]:
     """The elements in order C, or in memory order (K), as contiguous vectors of at most `elements` elements.
 
@@ -189,10 +192,10 @@ class WriteQueue:
         self._thread = threading.Thread(target=self._run, name="dump", daemon=True)
         self._thread.start()
 
-    def put(self, path: Path, pieces: Sequence[Piece]) -> None:
-        """Write a file of bytes and arrays, which must not change afterwards."""
+    def put(self, path: Path, pieces: Sequence[Piece], then: Callable[[], object] | None = None) -> None:
+        """Write a file of bytes and arrays, which must not change afterwards, and then call `then`."""
         size = sum(len(piece) if isinstance(piece, bytes) else piece.nbytes for piece in pieces)
-        self.submit(partial(write_pieces, path, pieces), size)
+        self.submit(partial(_write_and, then, path, pieces) if then else partial(write_pieces, path, pieces), size)
 
     def submit(self, work: Callable[[], object], nbytes: int) -> None:
         """Queue a function call that holds `nbytes` of memory until it returns."""
@@ -386,6 +389,10 @@ class _StepFolder:
             name = number
         return self.path / name
 
+    def add_rows(self, operator: AsyncName, file: NewFile) -> None:
+        """The statistics of the tensors of a file."""
+        self.rows += [statistics_row(operator, io, k, header.shape, array) for io, k, header, array in file.tensors]
+
 
 class AsyncWriter(DumpWriter):
     """Writer of the asynchronous layout, also below the folder of a GE dump.
@@ -398,27 +405,28 @@ class AsyncWriter(DumpWriter):
         self._settings, self._now, self._last = settings, now, 0
         super().__init__(settings.path / str(device_id))
         write_metadata(settings.path, settings)
+        self._format = ASYNCHRONOUS[settings.file_format]
         self._open: dict[tuple[int, int], _StepFolder] = {}
         self.queue = WriteQueue(settings.queue_mb << 20)
 
     def write_operator(self, step: int, graph: int, task: int, node: Node, inputs: Side, outputs: Side) -> None:
         """Queue one execution of an operator, named by its type and full name."""
         name = AsyncName(node.op.name, sanitised(node.name), task, STREAM, self._timestamp())
-        self._write(self._folder(step, graph), name, node.name, inputs or (), outputs or ())
+        self._write(step, graph, name, node.name, inputs, outputs)
 
     def write_value(self, step: int, graph: int, name: str, value: ObservedValue) -> None:
         """Queue a parameter or constant, as the only output of an operator of the type Parameter."""
         operator = AsyncName(PARAMETER, sanitised(name), 0, STREAM, self._timestamp())
-        self._write(self._folder(step, graph), operator, name, (), (value,))
+        self._write(step, graph, operator, name, (), (value,))
 
     def finish_step(self, step: int) -> None:
         """Queue `statistic.csv` and `mapping.csv` of the step."""
         for key in [key for key in self._open if key[0] == step]:
             folder = self._open.pop(key)
-            if self._settings.file_format == "npy":
+            if self._format.has_statistics:
                 self.queue.submit(partial(_write_statistics, folder), 0)
             if folder.shortened:
-                self.queue.submit(partial(mapping_csv.add, folder.path, folder.shortened), 0)
+                self.queue.submit(partial(add_long_names, folder.path, folder.shortened), 0)
         self.queue.check()
 
     def begin_step(self, step: int, graph: int) -> None:
@@ -460,34 +468,12 @@ class AsyncWriter(DumpWriter):
         self._last = max(int(self._now() * 1e6), self._last + 1)
         return self._last
 
-    def _write(
-        self,
-        folder: _StepFolder,
-        name: AsyncName,
-        full_name: str,
-        inputs: Sequence[ObservedValue],
-        outputs: Sequence[ObservedValue],
-    ) -> None:
-        sides = {
-            FILE_NAMES_INPUT: [to_file_layout(x) for x in inputs],
-            FILE_NAMES_OUTPUT: [to_file_layout(x) for x in outputs],
-        }
-        if self._settings.file_format == "npy":
-            for side, tensors in sides.items():
-                for slot, (tensor, array) in enumerate(tensors):
-                    self._write_npy(folder, name, side, slot, tensor, array)
-            return
-        message = header(full_name, name.timestamp, *([tensor for tensor, _ in side] for side in sides.values()))
-        arrays = [array for side in sides.values() for _, array in side]
-        self.queue.put(folder.path_of(str(name)), [message, *arrays])
-
-    def _write_npy(
-        self, folder: _StepFolder, operator: AsyncName, side: str, slot: int, tensor: TensorHeader, array: np.ndarray
-    ) -> None:
-        name = NpyName(operator, side, slot, tensor.format if tensor.format == LAST.value else DEFAULT_FORMAT)
-        pieces: list[Piece] = [npy_header(tensor), array]
-        row = partial(statistics_row, operator, side, slot, tensor.shape, array)
-        self.queue.submit(partial(_write_with_row, folder, folder.path_of(str(name)), pieces, row), array.nbytes)
+    def _write(self, step: int, graph: int, operator: AsyncName, name: str, inputs: Side, outputs: Side) -> None:
+        folder = self._folder(step, graph)
+        sides = ([to_file_layout(value) for value in side or ()] for side in (inputs, outputs))
+        for file in self._format.files(operator, name, *sides):
+            rows = partial(folder.add_rows, operator, file) if self._format.has_statistics else None
+            self.queue.put(folder.path_of(file.name), file.pieces, rows)
 
 
 def to_file_layout(value: ObservedValue) -> tuple[TensorHeader, np.ndarray]:
@@ -508,21 +494,6 @@ def to_file_layout(value: ObservedValue) -> tuple[TensorHeader, np.ndarray]:
         batch, channels, height, _, width, _ = array.shape
         shape = batch, channels, 2 * height, 2 * width
     return TensorHeader(dtype, "NCHW" if len(shape) == 4 else "ND", shape, shape), array
-
-
-def npy_header(tensor: TensorHeader) -> bytes:
-    """The bytes that numpy.save writes before the elements."""
-    stream = std_io.BytesIO()
-    values = {"descr": tensor.dtype.numpy.str, "fortran_order": False, "shape": tensor.shape}
-    np.lib.format.write_array_header_1_0(stream, values)
-    return stream.getvalue()
-
-
-def _write_with_row(
-    folder: _StepFolder, path: Path, pieces: Sequence[Piece], row: Callable[[], tuple[object, ...]]
-) -> None:
-    write_pieces(path, pieces)
-    folder.rows.append(row())
 
 
 def _write_statistics(folder: _StepFolder) -> None:
@@ -548,14 +519,16 @@ class SyncWriter(DumpWriter):
 
     def write_operator(self, step: int, graph: int, task: int, node: Node, inputs: Side, outputs: Side) -> None:
         """Write a file for each tensor, named by the full name of the operator."""
-        folder = make_directory(self.step_folder(step, graph))
-        for io, values in ((FILE_NAMES_INPUT, inputs), (FILE_NAMES_OUTPUT, outputs)):
-            for slot, value in enumerate(values or ()):
-                _write(folder, node.name, io, slot, value)
+        self._write(step, graph, AsyncName(node.op.name, node.name, task, STREAM, 0), inputs, outputs)
 
     def write_value(self, step: int, graph: int, name: str, value: ObservedValue) -> None:
         """Write a parameter or constant as an output under its own name."""
-        _write(make_directory(self.step_folder(step, graph)), name, FILE_NAMES_OUTPUT, 0, value)
+        self._write(step, graph, AsyncName(PARAMETER, name, 0, STREAM, 0), (), (value,))
+
+    def _write(self, step: int, graph: int, operator: AsyncName, inputs: Side, outputs: Side) -> None:
+        folder = make_directory(self.step_folder(step, graph))
+        for file in SYNC.files(operator, operator.op_name, _unchanged(inputs), _unchanged(outputs)):
+            write_pieces(folder / file.name, file.pieces)
 
     def step_folder(self, step: int, graph: int) -> Path:
         """All graphs share the folder of a step."""
@@ -568,7 +541,9 @@ class SyncWriter(DumpWriter):
                 yield int(number), self.folder / name
 
 
-def _write(folder: Path, name: str, io: str, slot: int, value: ObservedValue) -> None:
-    array, layout = value
-    format = DEFAULT_FORMAT if layout is PLAIN else layout.value
-    write_pieces(folder / str(SyncName(name, io, slot, TensorType.of(array), format)), [array])
+def _unchanged(side: Side) -> Tensors:
+    """Tensors in the layout of the device."""
+    return [
+        (TensorHeader(dt.of(array.dtype), DEFAULT_FORMAT if layout is PLAIN else layout.value, array.shape, ()), array)
+        for array, layout in side or ()
+    ]

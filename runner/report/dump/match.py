@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from runner.dtype import DType
-from runner.observe.dump.cann import FILE_NAMES_INPUT, FILE_NAMES_OUTPUT, sanitised
+from runner.observe.dump.files import INPUT, OUTPUT, sanitised
 from runner.observe.graph.listing import Operation
 from runner.report.dump.reader import DumpEntry
 from runner.types import Shape, TensorType
@@ -204,7 +204,7 @@ def _traits_of_files(name: OperatorName, entry: DumpEntry | None) -> Traits:
         return Traits(name.type)
     tensors = entry.tensors().values()
     types: list[tuple[str, TensorType]] = [(tensor.io, tensor.type) for tensor in tensors]
-    shapes = tuple(type.shape for io, type in types if io == FILE_NAMES_OUTPUT)
+    shapes = tuple(type.shape for io, type in types if io == OUTPUT)
     return Traits(name.type, (), shapes, tuple(type.dtype for _, type in types))
 
 
@@ -428,7 +428,7 @@ class Matching:
         x, y = a.operation(name), b.operation(partner)
         operands = zip(x.operands if x else (), y.operands if y else (), strict=False)
         makers = ((a.producer(a.source(one)), b.producer(b.source(other))) for one, other in operands)
-        return frozenset(f"{FILE_NAMES_INPUT}_{k}" for k, pair in enumerate(makers) if not self._are_partners(*pair))
+        return frozenset(f"{INPUT}_{k}" for k, pair in enumerate(makers) if not self._are_partners(*pair))
 
     def _are_partners(self, a: Operation | None, b: Operation | None) -> bool:
         if a is None or b is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from runner.dtype import float32
 from runner.errors import ConfigError, MismatchError
 from runner.host.files import real_path
-from runner.observe.dump.cann import FILE_NAMES_INPUT
+from runner.observe.dump.files import INPUT
 from runner.observe.graph.listing import Operation, operation_lines
 from runner.observe.tolerance import RTOL, Measures, Tolerance
 from runner.report.dump.walk import DiffStatus, Dump, DumpWalk, EntryComparison, TensorPair, Verdict
@@ -65,7 +65,7 @@ def detailed_row(found: EntryComparison, a: Dump, b: Dump) -> Row:
     if operation is not None and not found.is_value:
         row["ir"] = next(iter(operation_lines(operation))).strip()
         row["source"] = [line._asdict() for line in operation.source]
-        differing = [pair.label for pair in found.pairs if pair.differs and pair.label.startswith(FILE_NAMES_INPUT)]
+        differing = [pair.label for pair in found.pairs if pair.differs and pair.label.startswith(INPUT)]
         row["made_by"] = {label: _producer(label, operation, graph) for label in differing}
         other, _ = sides[1]
         foreign = [label for label in differing if label in found.foreign]

@@ -11,7 +11,7 @@ from pathlib import Path
 from runner.dtype import DType
 from runner.errors import DataError, MismatchError
 from runner.host.files import names, real_path
-from runner.observe.dump.cann import FILE_NAMES_INPUT, sanitised
+from runner.observe.dump.files import INPUT, sanitised
 from runner.observe.graph.listing import Operation, read as read_listing
 from runner.observe.tolerance import UNSCALED, Measures, Tolerance, comparable, measure
 from runner.report.dump.match import GRADIENTS, DumpSide, EntryPair, Matching, match
@@ -157,7 +157,7 @@ class TensorPair:
     @property
     def is_input(self) -> bool:
         """Whether it is an input of the operator; otherwise it is an output."""
-        return self.label.startswith(FILE_NAMES_INPUT)
+        return self.label.startswith(INPUT)
 
     @property
     def distance(self) -> float:

@@ -17,7 +17,8 @@ import pytest
 from runner import cli
 from runner.errors import DataError
 from runner.host import files
-from runner.observe.dump import dumper, mapping_csv
+from runner.observe.dump import dumper
+from runner.observe.dump.files import long_names
 from runner.observe.dump.layouts import FORMATS, from_nchw
 from runner.report.dump.convert import FAILED_LIST
 
@@ -341,7 +342,7 @@ def test_a_damaged_mapping(tmp_path):
     for content in (b"\xff\xfe,x\n", b'"unclosed,' + b"x" * 200_000):
         (tmp_path / "mapping.csv").write_bytes(content)
         with pytest.raises(DataError) as caught:
-            mapping_csv.read(tmp_path)
+            long_names(tmp_path)
         assert caught.value.rows["file"] == str(tmp_path / "mapping.csv")
 
 
