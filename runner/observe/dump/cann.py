@@ -5,7 +5,9 @@
 
 All numbers are little-endian, tensors are in C order without gaps, and nothing follows the last one. The package
 `protobuf` would copy the tensors of version 1 (0.5 s and 1.2 GB for 400 MB, which are mapped here in 1 ms), and does
-not report where a file is damaged.
+not report where a file is damaged. First the message DumpData, field by field, then the file: `header` begins one,
+`read` opens one. Source of the message: `dump_data.proto` of MindSpore (mindspore/ccsrc/debug/debugger), proto3,
+package toolkit.dumpdata.
 """
 
 import math
@@ -24,9 +26,7 @@ from runner.host.files import storage_errors
 from runner.host.protobuf import MOST_AXES, fields, message, repeated_numbers, varint
 from runner.types import Shape
 
-# The message DumpData of dump files: field numbers, enumerations and parsing (spec section 3.8).
-#
-# Source: `dump_data.proto` of MindSpore (mindspore/ccsrc/debug/debugger), proto3, package toolkit.dumpdata.
+# The message DumpData: field numbers, enumerations and parsing.
 
 FORMATS = (
     *("NCHW", "NHWC", "ND", "NC1HWC0", "FRACTAL_Z", "NC1C0HWPAD", "NHWC1C0", "FSR_NCHW", "FRACTAL_DECONV", "C1HWNC0"),
@@ -157,7 +157,7 @@ def message_shape(part: Values, field: int) -> Shape:
     return tuple(dims)
 
 
-# The file of an asynchronous dump: one operator with its inputs and outputs (spec section 3.8).
+# The file.
 
 HEADER_LIMIT = 1 << 24  # bytes
 _CODES = {kind: code for code, kind in TYPES.items()}

@@ -32,6 +32,7 @@ Piece: TypeAlias = bytes | np.ndarray
 Tensors: TypeAlias = Sequence[tuple[TensorHeader, np.ndarray]]  # the array may have more axes than the header says
 INPUT, OUTPUT = "input", "output"
 PARAMETER = "Parameter"  # the operator type of parameters and constants
+OVERFLOW = "Opdebug"  # the operator type of overflow records (spec section 3.7)
 DEFAULT_FORMAT = "DefaultFormat"
 BATCH_LAST = "CHWN"  # the one layout that names of .npy files have
 SMALL = 1 << 20  # bytes up to which reading is faster than mapping

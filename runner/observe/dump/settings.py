@@ -236,13 +236,6 @@ class AsyncDump(_KernelDump):
 
 
 # A dump in a JSON file: `dump.config`, or the environment variable of scripts (spec sections 3.1, 3.2).
-#
-#     common_dump_settings  dump_mode, path, net_name, iteration, input_output, kernels, support_device;
-#                           op_debug_mode, enable (that of the asynchronous dump) and file_format may be left out
-#     e2e_dump_settings     enable, trans_flag: the synchronous dump
-#     async_dump_settings   enable; op_debug_mode, if it is not among the common ones
-#
-# With only the first section, the asynchronous dump is on. If both are on, only the synchronous dump is written.
 
 COMMON, SYNC, ASYNC = "common_dump_settings", "e2e_dump_settings", "async_dump_settings"
 EXAMPLES: Mapping[str, Mapping[str, object]] = {  # the keys that each section must have
@@ -280,6 +273,10 @@ def from_environment(variable: str) -> DumpSettings | None:
 
 def read(path: Path, key: str) -> DumpSettings:
     """The dump that a JSON file requests; `key` is the config key or variable with its path.
+
+    Its sections have the keys in EXAMPLES, and may have those in OPTIONAL; `enable` of the common section is that of
+    the asynchronous dump. With only the common section, the asynchronous dump is on. If both are on, only the
+    synchronous dump is written.
 
     Raises ConfigError, or ConfigErrors with everything that is wrong in the file.
     """

@@ -1,4 +1,9 @@
-"""The base of dump writers, and the files that all layouts share: tensors, graphs, settings."""
+"""Writers of dumps: for each kind of dump a class that writes the values of operators into the folders of its layout.
+
+`Dumper` calls them with what its settings select; what a file has is in `files.py`. In this order: the base with what
+all layouts share (elements, graphs, settings), the queue of the background thread, `statistic.csv`, the asynchronous
+layout and the synchronous one.
+"""
 
 import hashlib
 import math
@@ -71,10 +76,14 @@ class DumpWriter:
 
         `graph` is the number of its graph, `task` its position in execution order.
         """
-        raise NotImplementedError
+        self.write(step, graph, task, node.op.name, node.name, inputs, outputs)
 
     def write_value(self, step: int, graph: int, name: str, value: ObservedValue) -> None:
-        """Write a parameter or constant under its own name."""
+        """Write a parameter or constant, as the output of an operator of its own."""
+        self.write(step, graph, 0, PARAMETER, name, None, (value,))
+
+    def write(self, step: int, graph: int, task: int, op_type: str, name: str, inputs: Side, outputs: Side) -> None:
+        """Write what is dumped under a type and a full name."""
         raise NotImplementedError
 
     def write_graph(self, number: int, graph: Graph) -> list[str]:
@@ -266,13 +275,10 @@ class WriteQueue:
             self._changed.notify_all()
 
 
-# `statistic.csv`: a row of statistics for each dumped tensor (spec section 3.10).
-#
-# The columns have the meaning that they have in the reference, which differs from their names: Negative and Positive
-# Zero Count are the elements below and above zero, infinities included; Zero Count are the zeros of either sign. Max,
-# Min and Avg include infinities and are NaN if any element is NaN (or if the tensor is empty).
+# `statistic.csv`: a row of statistics for each dumped tensor (spec section 3.10). The columns mean what they mean in
+# the reference, not what they are called: Negative and Positive Zero Count are the elements below and above zero.
 
-FILE = "statistic.csv"
+STATISTICS_FILE = "statistic.csv"
 COLUMNS = (
     *("Op Type", "Op Name", "Task ID", "Stream ID", "Timestamp", "IO", "Slot", "Data Size", "Data Type", "Shape"),
     *("Max Value", "Min Value", "Avg Value", "Count", "Negative Zero Count", "Positive Zero Count", "NaN Count"),
@@ -287,7 +293,11 @@ _WORKING_TYPES: dict[np.dtype, np.dtype] = {
 
 
 class Statistics(NamedTuple):
-    """Statistics of one tensor. `max` and `min` have its dtype, or are 0 or 1 for Bool; the sum is in float64."""
+    """Statistics of one tensor. `max` and `min` have its dtype, or are 0 or 1 for Bool; the sum is in float64.
+
+    They include infinities and are NaN if any element is NaN, or if the tensor is empty; so is the mean. `below_zero`
+    and `above_zero` count infinities too, `zero` the zeros of either sign.
+    """
 
     max: np.generic | float
     min: np.generic | float
@@ -359,14 +369,7 @@ def _not_finite(block: np.ndarray) -> tuple[int, int, int]:
     return int(np.count_nonzero(nan)), int(np.count_nonzero(infinite)) - positive, positive
 
 
-# The asynchronous layout: a file per operator, or per tensor as .npy, written while the training continues.
-#
-#     {root}/{device_id}/{net_name}_graph_{graph}/{graph}/{step}/{AsyncName}                 the CANN dump file
-#     {root}/{device_id}/{net_name}_graph_{graph}/{graph}/{step}/{NpyName}, statistic.csv    with file_format=npy
-#     {root}/{device_id}/graphs/, execution_order/; {root}/.metadata/data_dump.json
-#
-# `root` is the path of the settings; in a GE dump, a folder named by the local start time (spec section 7). A name
-# that is too long for the file system is replaced by a number, and `mapping.csv` in the same folder has the name.
+# The asynchronous layout: files are written while the training continues.
 
 STREAM = 0  # there is only one stream of execution
 MAX_NAME_BYTES = 255
@@ -397,6 +400,12 @@ class _StepFolder:
 class AsyncWriter(DumpWriter):
     """Writer of the asynchronous layout, also below the folder of a GE dump.
 
+    {root}/{device_id}/{net_name}_graph_{graph}/{graph}/{step}/      files of the format, statistic.csv, mapping.csv
+    {root}/{device_id}/graphs/, execution_order/; {root}/.metadata/data_dump.json
+
+    `root` is the path of the settings; in a GE dump, a folder named by the local start time (spec section 7). A name
+    that is too long for the file system is replaced by a number, and `mapping.csv` in the same folder has the name.
+
     `now` returns seconds since the epoch. Raises StorageError if a folder cannot be created, DataError for a
     damaged `mapping.csv`.
     """
@@ -409,15 +418,14 @@ class AsyncWriter(DumpWriter):
         self._open: dict[tuple[int, int], _StepFolder] = {}
         self.queue = WriteQueue(settings.queue_mb << 20)
 
-    def write_operator(self, step: int, graph: int, task: int, node: Node, inputs: Side, outputs: Side) -> None:
-        """Queue one execution of an operator, named by its type and full name."""
-        name = AsyncName(node.op.name, sanitised(node.name), task, STREAM, self._timestamp())
-        self._write(step, graph, name, node.name, inputs, outputs)
-
-    def write_value(self, step: int, graph: int, name: str, value: ObservedValue) -> None:
-        """Queue a parameter or constant, as the only output of an operator of the type Parameter."""
-        operator = AsyncName(PARAMETER, sanitised(name), 0, STREAM, self._timestamp())
-        self._write(step, graph, operator, name, (), (value,))
+    def write(self, step: int, graph: int, task: int, op_type: str, name: str, inputs: Side, outputs: Side) -> None:
+        """Queue the files of one execution of an operator."""
+        folder = self._folder(step, graph)
+        operator = AsyncName(op_type, sanitised(name), task, STREAM, self._timestamp())
+        sides = ([to_file_layout(value) for value in side or ()] for side in (inputs, outputs))
+        for file in self._format.files(operator, name, *sides):
+            rows = partial(folder.add_rows, operator, file) if self._format.has_statistics else None
+            self.queue.put(folder.path_of(file.name), file.pieces, rows)
 
     def finish_step(self, step: int) -> None:
         """Queue `statistic.csv` and `mapping.csv` of the step."""
@@ -468,13 +476,6 @@ class AsyncWriter(DumpWriter):
         self._last = max(int(self._now() * 1e6), self._last + 1)
         return self._last
 
-    def _write(self, step: int, graph: int, operator: AsyncName, name: str, inputs: Side, outputs: Side) -> None:
-        folder = self._folder(step, graph)
-        sides = ([to_file_layout(value) for value in side or ()] for side in (inputs, outputs))
-        for file in self._format.files(operator, name, *sides):
-            rows = partial(folder.add_rows, operator, file) if self._format.has_statistics else None
-            self.queue.put(folder.path_of(file.name), file.pieces, rows)
-
 
 def to_file_layout(value: ObservedValue) -> tuple[TensorHeader, np.ndarray]:
     """Convert a value to a layout that dump files support: its header, and its elements in C order of the array.
@@ -497,37 +498,32 @@ def to_file_layout(value: ObservedValue) -> tuple[TensorHeader, np.ndarray]:
 
 
 def _write_statistics(folder: _StepFolder) -> None:
-    write_whole(folder.path / FILE, [table(folder.rows)])
+    write_whole(folder.path / STATISTICS_FILE, [table(folder.rows)])
 
 
-# The synchronous layout of seed 002: one file per tensor, written before the step continues.
-#
-# {path}/{net_name}/{device_id}/iteration_{i}/{SyncName}
-# {path}/{net_name}/{device_id}/graphs/ms_output_trace_code_graph_{graph}.ir, .pb
-# {path}/{net_name}/{device_id}/execution_order/ms_execution_order_graph_{graph}.csv
-# {path}/.metadata/data_dump.json
+# The synchronous layout: files are written before the step continues.
 
 STEP = "iteration_"
 
 
 class SyncWriter(DumpWriter):
-    """Writer of the synchronous layout. Raises StorageError if a file cannot be written."""
+    """Writer of the synchronous layout of seed 002. Raises StorageError if a file cannot be written.
+
+    {path}/{net_name}/{device_id}/iteration_{i}/                                               a file for each tensor
+    {path}/{net_name}/{device_id}/graphs/ms_output_trace_code_graph_{graph}.ir, .pb
+    {path}/{net_name}/{device_id}/execution_order/ms_execution_order_graph_{graph}.csv
+    {path}/.metadata/data_dump.json
+    """
 
     def __init__(self, settings: DumpSettings, device_id: int) -> None:
         super().__init__(settings.path / settings.net_name / str(device_id))
         write_metadata(settings.path, settings)
 
-    def write_operator(self, step: int, graph: int, task: int, node: Node, inputs: Side, outputs: Side) -> None:
-        """Write a file for each tensor, named by the full name of the operator."""
-        self._write(step, graph, AsyncName(node.op.name, node.name, task, STREAM, 0), inputs, outputs)
-
-    def write_value(self, step: int, graph: int, name: str, value: ObservedValue) -> None:
-        """Write a parameter or constant as an output under its own name."""
-        self._write(step, graph, AsyncName(PARAMETER, name, 0, STREAM, 0), (), (value,))
-
-    def _write(self, step: int, graph: int, operator: AsyncName, inputs: Side, outputs: Side) -> None:
+    def write(self, step: int, graph: int, task: int, op_type: str, name: str, inputs: Side, outputs: Side) -> None:
+        """Write a file for each tensor, named by the full name."""
         folder = make_directory(self.step_folder(step, graph))
-        for file in SYNC.files(operator, operator.op_name, _unchanged(inputs), _unchanged(outputs)):
+        operator = AsyncName(op_type, name, task, STREAM, 0)
+        for file in SYNC.files(operator, name, _unchanged(inputs), _unchanged(outputs)):
             write_pieces(folder / file.name, file.pieces)
 
     def step_folder(self, step: int, graph: int) -> Path:

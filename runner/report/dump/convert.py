@@ -1,7 +1,7 @@
 """`runner convert`: converts files of asynchronous dumps, ours and the reference's, to .npy or raw files.
 
 A folder is converted recursively, and DIR gets the same subfolders. Damaged files are listed, and the others are
-converted.
+converted. `Converter` makes the files of one dump file, `main` is the command.
 """
 
 import json
@@ -21,9 +21,10 @@ import numpy as np
 from runner.errors import ConfigError, DataError, nearest
 from runner.host import files
 from runner.host.files import make_directory
-from runner.observe.dump import dumper, layouts
+from runner.observe.dump import layouts
 from runner.observe.dump.cann import DumpFile, LoadedTensor, TensorHeader, read
-from runner.observe.dump.files import CANN, INPUT, NPY, OUTPUT, Piece, add_long_names, long_names, sanitised
+from runner.observe.dump.dumper import OVERFLOW_NAME, parse_overflow_record
+from runner.observe.dump.files import CANN, INPUT, NPY, OUTPUT, OVERFLOW, Piece, add_long_names, long_names, sanitised
 from runner.observe.dump.layouts import to_c_order
 from runner.observe.dump.writers import write_pieces
 from runner.types import Shape
@@ -31,7 +32,7 @@ from runner.types import Shape
 # Conversion of dump files to .npy and raw files, named as the reference's msaccucmp.py names them.
 
 MAX_NAME_BYTES = 255  # as in the reference, which shortens names of this length and above
-_RECORD = f"{dumper.OP_TYPE}.{dumper.OP_NAME}."
+_RECORD = f"{OVERFLOW}.{OVERFLOW_NAME}."
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class Converter:
     ) -> None:
         if name.startswith(_RECORD) and side == OUTPUT:
             content = tensor.array.reshape(-1).view(np.uint8).data
-            parsed = json.dumps(dumper.parse(content), indent=4).encode()
+            parsed = json.dumps(parse_overflow_record(content), indent=4).encode()
             self._write(folder, f"{name}.{side}.{slot}", ".json", [parsed])
             return
         options, array, format = self._options, tensor.array, tensor.format
@@ -142,7 +143,7 @@ def _short_name(name: str, op_name: str) -> str:
     return ".".join((parts[0], last, *parts[2:])) if last and CANN.parse(name, 0) else name
 
 
-# `runner convert`: converts files of asynchronous dumps, ours and the reference's, to .npy or raw files.
+# The command.
 
 FAILED_LIST = "convert_failed_file_list.txt"
 MAX_ERRORS = 10  # that are printed; the list of failed files is complete

@@ -1,4 +1,5 @@
-"""Reader of the files of one iteration of a dump: parameters, constants and operators with their tensors.
+"""A dump on disk: `find_iterations` locates its iterations, `read_entries` has the parameters, constants and operators
+of one with their tensors.
 
 Elements are memory-mapped and read on access. Operators of asynchronous dumps get the full names that the caller
 passes; the others keep their sanitised names.
@@ -25,6 +26,7 @@ from runner.observe.dump.files import (
     ASYNCHRONOUS,
     DEFAULT_FORMAT,
     FORMATS,
+    OVERFLOW,
     PARAMETER,
     AsyncName,
     StoredFile,
@@ -35,7 +37,6 @@ from runner.types import Shape, TensorType
 TEXT_LIMIT = 1 << 28  # bytes of a list of names
 PLAIN = (DEFAULT_FORMAT, *layouts.PLAIN)
 VIEWS = (*PLAIN, "CHWN", layouts.TILED)  # formats without padding
-OVERFLOW = "Opdebug"  # the operator type of overflow records
 _NUMBER = re.compile(r"op(\d{1,18})$")
 
 
@@ -145,7 +146,7 @@ CONFIG, FOLDER = "config.json", "dump"  # of a run directory
 CONFIG_LIMIT = 1 << 24  # bytes
 MAX_DEPTH = 8  # levels from a dump path to an iteration: GE has six
 _SYNC = re.compile(r"iteration_(\d{1,18})")
-_LOCATE_NUMBER = re.compile(r"\d{1,18}")
+_FOLDER_NUMBER = re.compile(r"\d{1,18}")
 _GRAPH = re.compile(r"(.*)_graph_\d+")
 _OTHER_FOLDERS = {"graphs", "execution_order", "constants"}
 
@@ -223,10 +224,10 @@ def _scan(folder: Path, depth: int) -> Iterator[DumpLocation]:
         return
     with os.scandir(folder) as entries:
         parts = [(entry.name, entry.is_dir()) for entry in entries]
-    if _LOCATE_NUMBER.fullmatch(folder.name) and any(_is_dump_file(name) for name, is_folder in parts if not is_folder):
+    if _FOLDER_NUMBER.fullmatch(folder.name) and any(_is_dump_file(name) for name, is_folder in parts if not is_folder):
         graph = folder.parent.name
         yield DumpLocation(
-            folder, folder.parents[2], int(folder.name), int(graph) if _LOCATE_NUMBER.fullmatch(graph) else 0
+            folder, folder.parents[2], int(folder.name), int(graph) if _FOLDER_NUMBER.fullmatch(graph) else 0
         )
     elif depth:
         for name, is_folder in parts:

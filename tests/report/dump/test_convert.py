@@ -190,7 +190,7 @@ def test_memory_of_the_device(tmp_path, monkeypatch):
 @pytest.mark.parametrize("words", ["", "-f NCHW", "-t bin"])
 def test_records_of_overflows(tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
-    record = np.frombuffer(dumper.record_overflow(1, 57, 16), np.uint8)
+    record = np.frombuffer(dumper.overflow_record(1, 57, 16), np.uint8)
     put("Opdebug.Node_OpDebug.57.16.9", foreign.second("Node_OpDebug", [], [(record, "ND", ())]))
     put("Opdebug.Node_OpDebug.58.16.9", foreign.second("Node_OpDebug", [], [(record[:-1], "ND", ())]))
     assert convert("-d", ".", "-out", "out", *words.split()) == 7
