@@ -42,9 +42,9 @@ def _ls() -> Handler:
 
     def handle(args: argparse.Namespace) -> int:
         if args.folder in PLURALS:
-            from runner.report import commands as list_entries
+            from runner.report import commands
 
-            return list_entries.list_entries(args)
+            return commands.list_entries(args)
         from runner.report.runs import list as list_runs
 
         return list_runs.main(args)
@@ -77,9 +77,9 @@ def _eval() -> Handler:
 
 
 def _predict() -> Handler:
-    from runner.report import commands as predict
+    from runner.report import commands
 
-    return predict.predict_rows
+    return commands.predict_rows
 
 
 def _export() -> Handler:
@@ -89,9 +89,9 @@ def _export() -> Handler:
 
 
 def _inspect() -> Handler:
-    from runner.report import commands as inspect_model
+    from runner.report import onnx_file
 
-    return inspect_model.inspect_model
+    return onnx_file.inspect_model
 
 
 def _new() -> Handler:
@@ -101,23 +101,23 @@ def _new() -> Handler:
 
 
 def _doctor() -> Handler:
-    from runner.report import commands as doctor
+    from runner.report import doctor
 
     return lambda args: doctor.doctor()
 
 
 def _parse_print() -> Handler:
-    from runner.report import commands as parse_print
+    from runner.report import commands
 
-    return lambda args: parse_print.parse_print(args.file)
+    return lambda args: commands.parse_print(args.file)
 
 
 def _compare() -> Handler:
     def handle(args: argparse.Namespace) -> int:
         if Path(args.a).suffix == ".onnx":
-            from runner.report import compare
+            from runner.report import onnx_file
 
-            return compare.compare_import(args)
+            return onnx_file.compare_import(args)
         from runner.report import compare
 
         return compare.main(args)

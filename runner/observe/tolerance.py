@@ -1,4 +1,4 @@
-"""Distance metrics of two tensors, computed in float64 and in small chunks.
+"""Tolerances, and `measure`: distance metrics of two tensors, computed in float64 and in small chunks.
 
 An element of A is outside of tolerance if |a - b| > atol + rtol * max(|b|, rms(B), smallest normal number). The second
 term is relative to the element or to the root mean square of its tensor, whichever is larger: an element near zero is
@@ -62,7 +62,7 @@ def _memory_map(array: np.ndarray) -> mmap.mmap | None:
     return base if isinstance(base, mmap.mmap) else None
 
 
-# Distance metrics of two tensors, computed in float64 and in small chunks.
+# The metrics.
 
 # Elements. Larger arrays of float64 are allocated as new pages with a page fault each (four times slower), and their
 # dot products start threads.

@@ -1,31 +1,50 @@
-"""`runner compare RUN_A RUN_B`: compares the dumps if both runs have one, otherwise configs and metrics."""
+"""`runner compare RUN_A RUN_B`: compares the dumps if both runs have one, otherwise configs, losses and metrics.
+
+`compare_runs` compares two runs without dumps; its result is plain values, which `--json` prints, and which `tables`,
+`markdown` and `csv_text` show. Notebooks and pages about two runs use them too. Dumps are compared in `dump/`.
+"""
 
 import json
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from runner.compile.session import Session
-from runner.config.check import check
-from runner.config.schema import RunConfig
-from runner.core.values import Tensor
-from runner.device import Device
 from runner.errors import ConfigError, DataError, MismatchError, StorageError
-from runner.experiment.build import samples_of
-from runner.experiment.predict import saved_values
-from runner.experiment.run import run_environment
-from runner.importer.file import OnnxNode, with_all_outputs
-from runner.importer.network import AllValues, OnnxNetwork
-from runner.observe.tolerance import Measures, Tolerance, measure
-from runner.report.diff_metrics import MetricTolerance, Row, compare_runs
+from runner.host import console
+from runner.host.console import spreadsheet_cell
+from runner.observe.tolerance import Tolerance
 from runner.report.dump import tables as dumps
 from runner.report.dump.reader import find_iterations
-from runner.report.format import csv_text, markdown, tables, verdict
-from runner.report.record import RunRecord, open_console, print_line, print_table
+from runner.report.record import (
+    RunRecord,
+    code,
+    differing_keys,
+    format_value,
+    inline,
+    open_console,
+    print_line,
+    print_table,
+    size_text,
+    table_row,
+)
+
+Row = dict[str, Any]
+FIGURES = ("status", "steps_per_second", "train_seconds", "compile_seconds", "first_loss_seconds", "peak_rss_mb")
+
+
+@dataclass(frozen=True)
+class MetricTolerance:
+    """Values agree if |a - b| <= atol + rtol * |b|."""
+
+    rtol: float = 1e-4
+    atol: float = 0.0
+
+
+# The command.
 
 
 def main(args: Namespace) -> int:
@@ -97,96 +116,181 @@ def _print(found: Row) -> None:
         print_line(console, f"note: {note}")
 
 
-# `runner compare MODEL.onnx RUN`: the imported network of a run against onnxruntime on the file itself.
-
-ROWS = 8  # samples that are compared, unless the file fixes their number
+# Comparison of two runs without dumps: configs, manifests, every loss, metrics and speed.
 
 
-def compare_import(args: Namespace) -> int:
-    """Compare and print. Returns 0 if all values agree, otherwise 6. Raises ConfigError and DataError."""
-    found = compare(Path(args.a), check(saved_values(Path(args.b))), Tolerance(args.rtol, args.atol))
-    if args.json:
-        print(json.dumps(found, allow_nan=False))  # noqa: T201  output of the command
-    else:
-        _compare_import_print(found)
-    return 0 if found["same"] else MismatchError.exit_code
+def compare_runs(a: RunRecord, b: RunRecord, tolerance: MetricTolerance) -> Row:
+    """Compare two runs; B is the reference. Losses and metrics decide whether they are the same.
 
+    {"same", "a", "b": paths, "rtol", "atol",
+     "config", "manifest", "figures": [{"key", "a", "b"}, ...], differing keys only,
+     "metrics": [{"metric", "a", "b", "abs", "rel", "differs"}, ...]; for arrays, "abs" and "rel" are the largest of
+        their elements, "elements" and "differing" the numbers of all and of those that differ,
+     "losses": as `compare_losses`, "notes": [text, ...]}
 
-def compare(model: Path, config: RunConfig, tolerance: Tolerance) -> dict[str, Any]:
-    """The values of the file's graph with its weights, in the mode of the run and in onnxruntime, in node order.
-
-    Inference on the first samples of the test split. Raises ConfigError when the run has another kind of network.
+    A value that a run does not have is null.
     """
-    if config.network.name != "onnx":
-        rows = {"network": config.network.name, "allowed": "onnx", "repair": "a run with network=onnx"}
-        raise ConfigError("the run has no network of an ONNX file", **rows)
-    with run_environment(config):
-        network = OnnxNetwork(str(model), config.network.output, logits=False)
-        inputs = _inputs(config, network)
-        ours = _values(network, inputs)
-    session = Session(with_all_outputs(model, list(ours)), Device(threads=1))
-    feeds = {value.name: x for value, x in zip(network.graph.inputs, inputs, strict=True)}
-    theirs = session.run({name: feeds[name] for name in session.inputs})
-    return _compared(network, ours, theirs, tolerance)
+    x, y = ({**run.results, **run.arrays} for run in (a, b))
+    metrics = [_metric(name, x.get(name), y.get(name), tolerance) for name in {**x, **y}]
+    losses = compare_losses(a, b, tolerance)
+    losses_agree = not losses["differing"] and not losses["only_a"] and not losses["only_b"]
+    return {
+        "same": losses_agree and bool(metrics) and not any(row["differs"] for row in metrics),
+        "a": str(a.folder),
+        "b": str(b.folder),
+        "rtol": tolerance.rtol,
+        "atol": tolerance.atol,
+        "config": differing_values(a.config, b.config),
+        "manifest": differing_values(a.manifest, b.manifest),
+        "metrics": metrics,
+        "losses": losses,
+        "figures": differing_values(*({name: run.summary.get(name) for name in FIGURES} for run in (a, b))),
+        "notes": [f"{side}: {note}" for side, run in (("A", a), ("B", b)) for note in run.notes],
+    }
 
 
-def _inputs(config: RunConfig, network: OnnxNetwork) -> list[np.ndarray]:
-    declared = network.graph.inputs
-    fixed = [value.shape[0] for value in declared if value.shape and isinstance(value.shape[0], int)]
-    data = samples_of(config.dataset, "test")
-    with closing(data.batch(min(fixed[0] if fixed else ROWS, len(data))).read(0)) as batches:
-        arrays = next(iter(batches))[: len(declared)]
-    kinds = [value.dtype.numpy if value.dtype else x.dtype for value, x in zip(declared, arrays, strict=True)]
-    return [np.asarray(x, kind) for x, kind in zip(arrays, kinds, strict=True)]
+def compare_losses(a: RunRecord, b: RunRecord, tolerance: MetricTolerance) -> Row:
+    """Compare the losses of the steps that both runs recorded.
+
+    {"steps", "identical", "differing": counts, "only_a", "only_b": steps of one run, "max_abs", "max_rel": null without
+     steps, "first": null or the first step that differs: {"global_step", "a", "b"}}
+    """
+    steps, left, right = np.intersect1d(a.metrics.steps, b.metrics.steps, return_indices=True)
+    x, y = a.metrics.losses[left], b.metrics.losses[right]
+    absolute = np.abs(x - y)
+    outside = absolute > tolerance.atol + tolerance.rtol * np.abs(y)
+    relative = np.divide(absolute, np.abs(y), out=np.where(absolute > 0, np.inf, 0.0), where=y != 0)
+    first = int(np.argmax(outside)) if outside.any() else None
+    return {
+        "steps": len(steps),
+        "identical": int(np.count_nonzero(absolute == 0)),
+        "differing": int(np.count_nonzero(outside)),
+        "only_a": len(np.setdiff1d(a.metrics.steps, steps)),
+        "only_b": len(np.setdiff1d(b.metrics.steps, steps)),
+        "max_abs": float(absolute.max()) if len(absolute) else None,
+        "max_rel": _finite(float(relative.max())) if len(absolute) else None,
+        "first": None if first is None else _step(steps[first], x[first], y[first]),
+    }
 
 
-def _values(network: OnnxNetwork, inputs: list[np.ndarray]) -> dict[str, np.ndarray]:
-    cell = AllValues(network)
-    cell.set_train(False)
-    outputs = cell(*map(Tensor, inputs))
-    found = outputs if isinstance(outputs, tuple) else (outputs,)
-    return {name: value.asnumpy() for name, value in zip(cell.names, found, strict=True)}
+def differing_values(a: dict[str, Any], b: dict[str, Any]) -> list[Row]:
+    """A row for every key whose values differ."""
+    return [{"key": key, "a": a.get(key), "b": b.get(key)} for key in differing_keys([a, b])]
 
 
-def _compared(
-    network: OnnxNetwork, ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray], tolerance: Tolerance
-) -> dict[str, Any]:
-    largest, first = 0.0, None
-    for node in network.graph.nodes:
-        for name in node.outputs:
-            if name in ours and first is None:
-                measures = _measured(ours[name], theirs[name], tolerance)
-                largest = max(largest, measures.l2 if measures else np.inf)
-                if measures is None or measures.outside:
-                    first = _difference(network.file, node, name, ours[name], theirs[name], measures)
-    finite = float(largest) if np.isfinite(largest) else None
-    return {"same": first is None, "values": len(ours), "largest_distance": finite, "first_difference": first}
+def _metric(name: str, a: Any, b: Any, tolerance: MetricTolerance) -> Row:
+    """The row of a number or an array."""
+    x, y = ((None if one is None else np.asarray(one, np.float64)) for one in (a, b))
+    if x is None or y is None or x.shape != y.shape:
+        return {"metric": name, "a": a, "b": b, "abs": None, "rel": None, "differs": True}
+    absolute = np.abs(x - y)
+    relative = np.divide(absolute, np.abs(y), out=np.where(absolute > 0, np.inf, 0.0), where=y != 0)
+    outside = absolute > tolerance.atol + tolerance.rtol * np.abs(y)
+    largest = {"abs": float(absolute.max()), "rel": _finite(float(relative.max()))}
+    counts = {"elements": x.size, "differing": int(outside.sum())} if x.ndim else {}
+    return {"metric": name, "a": a, "b": b, **largest, "differs": bool(outside.any()), **counts}
 
 
-def _measured(a: np.ndarray, b: np.ndarray, tolerance: Tolerance) -> Measures | None:
-    return measure(a, b, tolerance) if a.shape == b.shape and a.dtype.kind == b.dtype.kind else None
+def _finite(value: float) -> float | str:
+    return value if np.isfinite(value) else "inf"
 
 
-def _difference(
-    file: Path, node: OnnxNode, name: str, a: np.ndarray, b: np.ndarray, measures: Measures | None
-) -> dict[str, Any]:
-    types = {"runner": f"{a.dtype} {list(a.shape)}", "onnxruntime": f"{b.dtype} {list(b.shape)}"}
-    where = {"node": node.name, "operator": f"{node.operator}, opset {node.opset}", "value": name}
-    line = {"line": f"{file}:{node.number}  {node}"}
-    if measures is None:
-        return where | line | types
-    numbers = {"outside": measures.outside, "elements": measures.elements, "max_abs": measures.max_abs}
-    return where | line | types | {key: number for key, number in numbers.items() if np.isfinite(number)}
+def _step(step: np.generic, a: np.generic, b: np.generic) -> Row:
+    return {"global_step": int(step), "a": float(a), "b": float(b)}
 
 
-def _compare_import_print(found: Mapping[str, Any]) -> None:
-    console = open_console()
+# The result as tables for the terminal, as Markdown and as CSV.
+
+HEAD = ("part", "key", "A", "B", "abs", "rel", "differs")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A title, the names of the columns, and cells; `marked` are the indices of the rows that differ."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    marked: frozenset[int] = field(default=frozenset())
+
+
+def verdict(found: Row) -> str:
+    """The result in one line, beginning with `same: ` or `different: `."""
+    losses = found["losses"]
     if found["same"]:
-        distance = f"the largest distance |A - B| / |B| is {found['largest_distance']:.1e}"
-        print_line(console, f"all {found['values']} values agree with onnxruntime; {distance}", "green")
-        return
-    print_line(console, "the first value that differs from onnxruntime's", "bold red")
-    first = found["first_difference"]
-    width = max(map(len, first))
-    for key, value in first.items():
-        print_line(console, f"  {key:<{width}}  {value}")
+        return f"same: {losses['steps']} losses and {len(found['metrics'])} metrics agree within rtol {found['rtol']:g}"
+    reasons = [f"{row['metric']} differs" for row in found["metrics"] if row["differs"]]
+    if losses["differing"]:
+        first = losses["first"]["global_step"]
+        reasons.append(f"{losses['differing']} of {losses['steps']} losses differ, first at step {first}")
+    reasons += [f"{losses[f'only_{side}']} steps only in {side.upper()}" for side in "ab" if losses[f"only_{side}"]]
+    return f"different: {'; '.join(reasons or ['there are no metrics'])}"
+
+
+def tables(found: Row) -> list[Table]:
+    """Metrics and losses, then the differing keys of configs, manifests and speed."""
+    result = [_metrics(found)] if found["metrics"] or found["losses"]["steps"] else []
+    titles = {"config": "config", "manifest": "what the numbers depend on", "figures": "speed and memory"}
+    for part, title in titles.items():
+        rows: list[tuple[str, ...]] = [
+            (row["key"], format_value(row["a"]), format_value(row["b"])) for row in found[part]
+        ]
+        if rows:
+            result.append(Table(title, ("key", "A", "B"), rows))
+    return result
+
+
+def markdown(found: Row) -> str:
+    """Markdown for a comment on a pull request or the summary of a CI job."""
+    lines = [f"**{inline(verdict(found))}**", "", f"A {code(found['a'])}, B {code(found['b'])}", ""]
+    for table in tables(found):
+        lines += [f"### {table.title}", "", table_row(list(table.columns)), table_row(["---"] * len(table.columns))]
+        lines += [table_row([inline(cell) for cell in cells]) for cells in table.rows] + [""]
+    return "\n".join([*lines, *(f"note: {inline(note)}" for note in found["notes"])]).rstrip() + "\n"
+
+
+def csv_text(found: Row) -> str:
+    """One table with the columns of HEAD for spreadsheets (RFC 4180), in which no text is a formula."""
+    names = "metric", "a", "b", "abs", "rel", "differs"
+    rows: list[tuple[object, ...]] = [("metrics", *(_cell(one[name]) for name in names)) for one in found["metrics"]]
+    rows += [("losses", name, value) for name, value in found["losses"].items() if name != "first"]
+    rows += [(part, *one.values()) for part in ("config", "manifest", "figures") for one in found[part]]
+    return console.csv_text([HEAD, *(tuple(map(spreadsheet_cell, cells)) for cells in rows)], "\r\n")
+
+
+def _cell(value: object) -> object:
+    """A number as it is, the size of an array."""
+    return size_text(value) if isinstance(value, list) else value
+
+
+def _side(value: object) -> str:
+    return format_value(_cell(value))
+
+
+def _word(row: Row) -> str:
+    if not row["differs"]:
+        return "ok"
+    return f"DIFFERS in {row['differing']} of {row['elements']} numbers" if "elements" in row else "DIFFERS"
+
+
+def _metrics(found: Row) -> Table:
+    rows = [
+        (
+            row["metric"],
+            *(_side(row[name]) for name in ("a", "b")),
+            *(format_value(row[name]) for name in ("abs", "rel")),
+            _word(row),
+        )
+        for row in found["metrics"]
+    ]
+    marked = {k for k, row in enumerate(found["metrics"]) if row["differs"]}
+    losses = found["losses"]
+    if losses["steps"]:
+        first = losses["first"]
+        word = f"DIFFERS at step {first['global_step']}" if first else "ok"
+        ends = (format_value(first["a"]), format_value(first["b"])) if first else ("", "")
+        marked |= {len(rows)} if first else set()
+        rows.append(
+            (f"{losses['steps']} losses", *ends, format_value(losses["max_abs"]), format_value(losses["max_rel"]), word)
+        )
+    return Table("metrics", ("metric", "A", "B", "max abs", "max rel", ""), rows, frozenset(marked))

@@ -15,13 +15,12 @@ from runner.experiment.predict import trained_network
 from runner.experiment.sweep import journal
 from runner.host import files
 from runner.host.ownership import directories_of
-from runner.report.compare import compare_run_directories
-from runner.report.diff_metrics import MetricTolerance
-from runner.report.format import format_value, tables, verdict
-from runner.report.html import run as run_page, runs
+from runner.report.compare import MetricTolerance, compare_run_directories, tables, verdict
 from runner.report.html.charts import ChartLine, chart, downsample, running_mean
 from runner.report.html.page import Content, Markup, asset, collapsible, concat, table, tag
-from runner.report.record import RunRecord, array_of, is_number
+from runner.report.html.run import head
+from runner.report.html.runs import pair_sections
+from runner.report.record import RunRecord, array_of, format_value, is_number
 from runner.report.runs.folders import is_run
 from runner.report.runs.list import EVALUATION, TEST_LOSS
 
@@ -149,7 +148,7 @@ class RunComparison:
     @cached_property
     def _html(self) -> str:
         a, b = map(RunRecord, self.folders)
-        sections = [concat(tag("h2", one.title), one.content) for one in runs.sections(a, b, self._tolerance)]
+        sections = [concat(tag("h2", one.title), one.content) for one in pair_sections(a, b, self._tolerance)]
         return fragment(*sections)
 
     def _repr_html_(self) -> str:
@@ -276,7 +275,7 @@ class SavedRun:
         return f"<run {self.folder}: {self.status}, {self._record.step} steps{', ' if results else ''}{results}>"
 
     def _repr_html_(self) -> str:
-        return fragment(run_page.head(self._record), *self._parts())
+        return fragment(head(self._record), *self._parts())
 
     def _parts(self) -> Iterator[Markup]:
         steps, losses = self._record.metrics.steps, self._record.metrics.losses

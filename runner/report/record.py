@@ -1,4 +1,9 @@
-"""The files of a run directory. Missing or damaged files read as empty, and `notes` lists them; nothing here raises."""
+"""The record of a run: the files of its directory as values, for every command that reads runs, and texts of them.
+
+`RunRecord` reads the files when they are accessed: missing or damaged files read as empty, and `notes` lists them;
+nothing of it raises. `MetricsTail` follows `metrics.jsonl` of a run that is writing it. Before them stand numbers of
+runs as text, after them lines and tables on the terminal and texts in Markdown, in which no name has a meaning.
+"""
 
 import os
 import re
@@ -8,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -16,7 +21,7 @@ from runner.config.commands import STATES
 from runner.errors import DataError, StorageError
 from runner.host import files, json
 from runner.host.console import visible
-from runner.host.files import is_removed
+from runner.host.files import is_removed, open_regular
 from runner.host.json import flat
 from runner.host.process import may_be_alive
 from runner.validation.rules import LARGEST_FLOAT32
@@ -60,6 +65,21 @@ def metric_text(value: float) -> str:
     return f"{value:.1e}" if 0 < abs(value) < SMALL else f"{value:.4f}"
 
 
+def format_value(value: object) -> str:
+    """A value as the text of a table cell.
+
+    >>> format_value(None), format_value(0.1), format_value(1e-7 / 3), format_value([1, 2])
+    ('-', '0.1', '3.33333e-08', '1, 2')
+    """
+    if value is None:
+        return "-"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(format_value, value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
 def array_of(value: object) -> np.ndarray | None:
     """Nested lists of equal lengths as a Float64 array; None for anything else, also for a single number.
 
@@ -98,7 +118,7 @@ def _has_shape(value: object, shape: tuple[int, ...]) -> bool:
     return isinstance(value, list) and len(value) == shape[0] and all(_has_shape(one, shape[1:]) for one in value)
 
 
-# The files of a run directory. Missing or damaged files read as empty, and `notes` lists them; nothing here raises.
+# The files of a run directory.
 
 MAX_FILE_BYTES = 16 << 20  # of a file that is read as a whole
 MAX_LINE_BYTES = 4 << 20  # of one event; the largest confusion matrix has 2 MB
@@ -336,6 +356,55 @@ def _value(text: str) -> Any:
 
 def _unquoted(text: str) -> str:
     return text[1:-1].replace("''", "'") if len(text) > 1 and text[0] == text[-1] == "'" else text
+
+
+# The end of `metrics.jsonl`, also of a run that is writing it: new events, or the last ones of a long file.
+
+LAST_BYTES = 64 << 10  # hundreds of events
+
+
+class MetricsTail:
+    """The events at the end of a file of a run, at most `most` bytes, and then those that are appended.
+
+    A file that became shorter, since a resumed run has cut it, is read from its new end on.
+    """
+
+    def __init__(self, path: Path, most: int) -> None:
+        self.path, self.most = path, most
+        self._offset = 0
+
+    def new_events(self) -> list[dict[str, Any]]:
+        """The events of whole lines that were appended since the last call; of more than `most` bytes, the last ones.
+
+        [] for a file that is missing or cannot be read.
+        """
+        try:
+            with open_regular(self.path, 1 << 62) as file:
+                content = self._read(file, os.fstat(file.fileno()).st_size)
+        except (DataError, StorageError):
+            return []
+        return list(_events(content))
+
+    def _read(self, file: IO[bytes], size: int) -> bytes:
+        """The new whole lines."""
+        start = min(size, self._offset)
+        skipped = max(0, size - start - self.most)
+        file.seek(start + skipped)
+        content = file.read(size - start - skipped)
+        end = content.rfind(b"\n") + 1
+        self._offset = start + skipped + end
+        return content[:end].partition(b"\n")[2] if skipped else content[:end]
+
+
+def last_events(path: Path) -> list[dict[str, Any]]:
+    """The events of the last LAST_BYTES of a file; [] for a file that is missing or cannot be read."""
+    return MetricsTail(path, LAST_BYTES).new_events()
+
+
+def _events(content: bytes) -> Iterator[dict[str, Any]]:
+    for line in content.split(b"\n"):
+        if line and (event := event_of(line)) is not None:
+            yield event
 
 
 # Lines and tables on the terminal. rich is imported at the first use: it takes 60 ms, and JSON does not need it.

@@ -12,7 +12,7 @@ from run_folders import leave, varied
 from runner.cli import run_command
 from runner.errors import ConfigError
 from runner.report import compare
-from runner.report.diff_metrics import MetricTolerance
+from runner.report.compare import MetricTolerance
 
 main = partial(run_command, "compare")
 

@@ -11,7 +11,7 @@ import pytest
 from runner.device import Device, device_error
 from runner.errors import DeviceError
 from runner.host import machine
-from runner.report import commands
+from runner.report import doctor
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def lines_of(capsys) -> dict[str, str]:
 
 
 def test_a_healthy_machine(here, capsys):
-    assert commands.doctor() == 0
+    assert doctor.doctor() == 0
     report = lines_of(capsys)
     assert report["python"] == platform.python_version()
     assert report["numpy"].startswith(np.__version__)
@@ -39,8 +39,8 @@ def test_a_healthy_machine(here, capsys):
 
 def test_a_device_that_is_not_usable_comes_with_reason_and_repair(here, capsys, monkeypatch):
     trouble = DeviceError("the device cannot be used", reason="no driver", repair="install it\nand reboot")
-    monkeypatch.setattr(commands, "device_problem", lambda target: None if target == "CPU" else trouble)
-    assert commands.doctor() == 0
+    monkeypatch.setattr(doctor, "device_problem", lambda target: None if target == "CPU" else trouble)
+    assert doctor.doctor() == 0
     margin = "\n" + " " * 25
     assert f"device   GPU             warning: not usable: no driver{margin}repair: install it{margin}and reboot\n" in (
         capsys.readouterr().out
@@ -49,21 +49,21 @@ def test_a_device_that_is_not_usable_comes_with_reason_and_repair(here, capsys, 
 
 def test_a_machine_whose_cpu_does_not_work(here, capsys, monkeypatch):
     monkeypatch.setattr(
-        commands, "device_problem", lambda target: device_error(Device(target), "onnxruntime is not there")
+        doctor, "device_problem", lambda target: device_error(Device(target), "onnxruntime is not there")
     )
-    assert commands.doctor() == 3
+    assert doctor.doctor() == 3
     assert lines_of(capsys)["CPU"] == "failed: not usable: onnxruntime is not there"
 
 
 def test_a_missing_package(here, capsys, monkeypatch):
-    monkeypatch.setattr(commands, "find_spec", lambda module: None if module == "hydra" else object())
-    assert commands.doctor() == 3
+    monkeypatch.setattr(doctor, "find_spec", lambda module: None if module == "hydra" else object())
+    assert doctor.doctor() == 3
     assert lines_of(capsys)["hydra-core"] == "failed: not installed: pip install hydra-core"
 
 
 def test_several_onnxruntimes_are_a_warning(here, capsys, monkeypatch):
-    monkeypatch.setattr(commands, "runtimes", lambda: {"onnxruntime": "1.31.1", "onnxruntime-gpu": "1.31.1"})
-    assert commands.doctor() == 0
+    monkeypatch.setattr(doctor, "runtimes", lambda: {"onnxruntime": "1.31.1", "onnxruntime-gpu": "1.31.1"})
+    assert doctor.doctor() == 0
     assert lines_of(capsys)["onnxruntime"] == (
         "warning: onnxruntime 1.31.1, onnxruntime-gpu 1.31.1: they overwrite each other, keep one"
     )
@@ -73,8 +73,8 @@ def test_on_a_terminal_the_report_is_a_table(here, capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "300")
     trouble = device_error(Device("GPU"), "because")
-    monkeypatch.setattr(commands, "device_problem", lambda target: None if target == "CPU" else trouble)
-    assert commands.doctor() == 0
+    monkeypatch.setattr(doctor, "device_problem", lambda target: None if target == "CPU" else trouble)
+    assert doctor.doctor() == 0
     shown = capsys.readouterr().out
     assert "\x1b[33mwarning" in shown
     assert '"onnxruntime-gpu[cuda,cudnn]"' in shown
@@ -82,7 +82,7 @@ def test_on_a_terminal_the_report_is_a_table(here, capsys, monkeypatch):
 
 def test_a_folder_that_cannot_be_written(here, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    finding = commands._outputs(Path("outputs"))
+    finding = doctor._outputs(Path("outputs"))
     assert (finding.state, finding.value) == (
         "failed",
         f"{here / 'outputs'} cannot be written: no permission in {here}",
@@ -91,7 +91,7 @@ def test_a_folder_that_cannot_be_written(here, monkeypatch):
 
 def test_a_file_in_the_place_of_the_folder(here):
     (here / "outputs").write_text("")
-    assert commands._outputs(Path("outputs")).state == "failed"
+    assert doctor._outputs(Path("outputs")).state == "failed"
 
 
 def test_versions_and_machine_for_the_manifest():

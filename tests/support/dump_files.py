@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from runner import dtype as dt
-from runner.observe.dump.cann import AsyncName, NpyName, SyncName, TensorHeader, header, sanitised
+from runner.observe.dump.cann import TensorHeader, header
+from runner.observe.dump.files import AsyncName, NpyName, SyncName, sanitised
 from runner.observe.graph.listing import ListedLine, Listing, Operation, Subgraph, text
 from runner.types import TensorType
 

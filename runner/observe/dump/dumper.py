@@ -1,4 +1,8 @@
-"""The observer that passes the selected values of a step to a writer."""
+"""The observers that dump: `Dumper` what its settings select, `FirstFailure` the operator that failed.
+
+They receive the values of every operator of a step and pass some of them to a writer (`writers.py`). Before them stands
+what they decide by: overflows and their records, the selection by name, and the numbers of graphs.
+"""
 
 import json
 import re
@@ -11,18 +15,19 @@ from typing import Any
 import numpy as np
 
 from runner.core.graph import Graph, ObservedValue, ValueObserver
-from runner.core.operators import Node, Primitive
+from runner.core.operators import Node
 from runner.core.source import user_line
 from runner.errors import DataError
 from runner.host.console import LOG
 from runner.host.files import read_bytes, write_atomically
+from runner.observe.dump.files import OVERFLOW
 from runner.observe.dump.settings import DumpSettings
 from runner.observe.dump.writers import AsyncWriter, DumpWriter, SyncWriter
 from runner.types import TensorType
 
 # Overflow detection: the operators that a mode checks, and the overflow record `Opdebug.Node_OpDebug.*`.
 
-OP_TYPE, OP_NAME = "Opdebug", "Node_OpDebug"
+OVERFLOW_NAME = "Node_OpDebug"  # of the record in place of a full name
 COMPUTE, ATOMIC, ALL = 1, 2, 3  # op_debug_mode
 RECORD_SIZE = 2048
 STATUS_OVERFLOW = 1
@@ -56,7 +61,7 @@ def detects(mode: int, op_type: str) -> bool:
     return mode in (ALL, mode_of(op_type))
 
 
-def record_overflow(mode: int, task_id: int, stream_id: int = 0, model_id: int = 0) -> bytes:
+def overflow_record(mode: int, task_id: int, stream_id: int = 0, model_id: int = 0) -> bytes:
     """The record of an overflow that `mode` has detected; with ALL in units of both kinds.
 
     Addresses of code and operands do not exist here: they are 0.
@@ -69,7 +74,7 @@ def record_overflow(mode: int, task_id: int, stream_id: int = 0, model_id: int =
     return bytes(content)
 
 
-def parse(content: bytes | memoryview) -> dict[str, dict[str, Any]]:
+def parse_overflow_record(content: bytes | memoryview) -> dict[str, dict[str, Any]]:
     """The fields of a record as msaccucmp writes them into a JSON file: numbers, and addresses in hexadecimal.
 
     Raises DataError if it has another size: newer versions of CANN have other records.
@@ -84,65 +89,6 @@ def _parse_unit(content: bytes | memoryview, task: int, status: int, names: tupl
     values = dict(zip(_FIELDS, struct.unpack_from("<6Q", content, task), strict=True))
     values |= zip(names, struct.unpack_from(f"<{len(names)}Q", content, status), strict=True)
     return {name: hex(value) if name in _ADDRESSES else value for name, value in values.items()}
-
-
-# Dump of the operator that failed, or of the first one whose outputs are not finite, when a failed step is replayed
-# (`session.enable_exception_dump`, seed 004).
-
-
-class FirstFailure(ValueObserver):
-    """Dumps the first failing operator of `steps` below `path`, in the layout of a synchronous dump.
-
-    No folder is created before a failure. Raises StorageError if a file cannot be written.
-    """
-
-    def __init__(self, path: Path, net_name: str, device_id: int) -> None:
-        self.settings = DumpSettings("sync", path, net_name)
-        self.device_id = device_id
-        self.steps = range(0)
-        self.found: Node | None = None
-        self._rows: dict[str, str] = {}
-        self._writer: SyncWriter | None = None
-
-    def next_step(self, step: int) -> int | None:
-        """Every step of `steps`, until a failure is found."""
-        first = max(step, self.steps.start)
-        return first if first in self.steps and self.found is None else None
-
-    def operator(
-        self, step: int, node: Node, inputs: Sequence[ObservedValue], outputs: Sequence[ObservedValue]
-    ) -> None:
-        """Dump the operator if it is the first one whose outputs are not finite."""
-        if self.found is None and any(map(has_overflow, outputs)):
-            not_finite = [f"input {k}" for k, value in enumerate(inputs) if has_overflow(value)]
-            self._rows = {"inputs": f"{' and '.join(not_finite)} not finite" if not_finite else "all finite"}
-            self._dump(step, node, inputs, outputs)
-
-    def failed(self, step: int, node: Node, inputs: Sequence[ObservedValue]) -> None:
-        """Dump the inputs of an operator that raised an error."""
-        if self.found is None:
-            self._dump(step, node, inputs, None)
-
-    def end(self, step: int, graph: Graph) -> None:
-        """Write the graph of the failed operator."""
-        if self._writer is not None:
-            self._writer.write_graph(0, graph)
-
-    @property
-    def rows(self) -> dict[str, object]:
-        """Rows for an error message: `operator`, `line`, `inputs`, `dump`; empty if there was no failure."""
-        if self.found is None:
-            return {}
-        line = user_line(self.found.source)
-        return {"operator": self.found.name, "line": line, **self._rows, "dump": str(self.settings.path)}
-
-    def _dump(
-        self, step: int, node: Node, inputs: Sequence[ObservedValue], outputs: Sequence[ObservedValue] | None
-    ) -> None:
-        self.found = node
-        self._writer = SyncWriter(self.settings, self.device_id)
-        self._writer.rewind(0)  # removes the failure before the run was resumed, and leaves those of other ranks
-        self._writer.write_operator(step, 0, node.number, node, inputs, outputs)
 
 
 def has_overflow(value: ObservedValue) -> bool:
@@ -189,15 +135,15 @@ class KernelSelection:
 
 # The numbers of the graphs of a dump, in a hidden file, so that a resumed run gives each graph the number it had.
 
-FILE = ".graph_numbers.json"
-LIMIT = 1 << 24  # bytes
+NUMBERS_FILE = ".graph_numbers.json"
+NUMBERS_LIMIT = 1 << 24  # bytes
 
 
 class GraphNumbers:
     """Numbers graphs from 0, in the order in which they first run; the types of its inputs identify a graph."""
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / FILE
+        self._path = folder / NUMBERS_FILE
         self._known: list[list[str]] = []
 
     def number(self, types: tuple[TensorType, ...]) -> int:
@@ -213,7 +159,7 @@ class GraphNumbers:
         if not self._path.exists():
             return
         try:
-            known = json.loads(read_bytes(self._path, LIMIT))
+            known = json.loads(read_bytes(self._path, NUMBERS_LIMIT))
         except ValueError as reason:
             raise DataError("the numbers of the graphs of a dump are damaged", file=self._path, reason=reason) from None
         if not isinstance(known, list):
@@ -221,7 +167,7 @@ class GraphNumbers:
         self._known = known
 
 
-# The observer that passes the selected values of a step to a writer.
+# The observer of a dump.
 
 
 class Dumper(ValueObserver):
@@ -307,19 +253,64 @@ class Dumper(ValueObserver):
         """Write an overflow record for the first operator of a step that overflows."""
         if not self._has_record:
             self._has_record = True
-            content = record_overflow(mode_of(node.op.name), node.number)
-            record = _RecordNode(Opdebug(), (), (), "", node.number, node.source)
+            content = overflow_record(mode_of(node.op.name), node.number)
             outputs = [ObservedValue(np.frombuffer(content, np.uint8))]
-            self.writer.write_operator(step, self._graph, node.number, record, None, outputs)
+            self.writer.write(step, self._graph, node.number, OVERFLOW, OVERFLOW_NAME, None, outputs)
 
 
-class Opdebug(Primitive):
-    """The operator type of overflow records (spec section 3.7); it is never applied."""
+# The observer of a failed step that is replayed (`session.enable_exception_dump`, seed 004).
 
 
-class _RecordNode(Node):
-    """The node of an overflow record, whose name is fixed."""
+class FirstFailure(ValueObserver):
+    """Dumps the first failing operator of `steps` below `path`, in the layout of a synchronous dump.
+
+    No folder is created before a failure. Raises StorageError if a file cannot be written.
+    """
+
+    def __init__(self, path: Path, net_name: str, device_id: int) -> None:
+        self.settings = DumpSettings("sync", path, net_name)
+        self.device_id = device_id
+        self.steps = range(0)
+        self.found: Node | None = None
+        self._rows: dict[str, str] = {}
+        self._writer: SyncWriter | None = None
+
+    def next_step(self, step: int) -> int | None:
+        """Every step of `steps`, until a failure is found."""
+        first = max(step, self.steps.start)
+        return first if first in self.steps and self.found is None else None
+
+    def operator(
+        self, step: int, node: Node, inputs: Sequence[ObservedValue], outputs: Sequence[ObservedValue]
+    ) -> None:
+        """Dump the operator if it is the first one whose outputs are not finite."""
+        if self.found is None and any(map(has_overflow, outputs)):
+            not_finite = [f"input {k}" for k, value in enumerate(inputs) if has_overflow(value)]
+            self._rows = {"inputs": f"{' and '.join(not_finite)} not finite" if not_finite else "all finite"}
+            self._dump(step, node, inputs, outputs)
+
+    def failed(self, step: int, node: Node, inputs: Sequence[ObservedValue]) -> None:
+        """Dump the inputs of an operator that raised an error."""
+        if self.found is None:
+            self._dump(step, node, inputs, None)
+
+    def end(self, step: int, graph: Graph) -> None:
+        """Write the graph of the failed operator."""
+        if self._writer is not None:
+            self._writer.write_graph(0, graph)
 
     @property
-    def name(self) -> str:
-        return "Node_OpDebug"
+    def rows(self) -> dict[str, object]:
+        """Rows for an error message: `operator`, `line`, `inputs`, `dump`; empty if there was no failure."""
+        if self.found is None:
+            return {}
+        line = user_line(self.found.source)
+        return {"operator": self.found.name, "line": line, **self._rows, "dump": str(self.settings.path)}
+
+    def _dump(
+        self, step: int, node: Node, inputs: Sequence[ObservedValue], outputs: Sequence[ObservedValue] | None
+    ) -> None:
+        self.found = node
+        self._writer = SyncWriter(self.settings, self.device_id)
+        self._writer.rewind(0)  # removes the failure before the run was resumed, and leaves those of other ranks
+        self._writer.write_operator(step, 0, node.number, node, inputs, outputs)

@@ -1,4 +1,7 @@
-"""Conversion between the layouts of tensors on devices and (N, C, H, W).
+"""Memory layouts of tensors on devices: conversion between each of them and (N, C, H, W), in memory.
+
+The reference calls a layout a format, and so do its messages, options and the names of dump files; the formats of the
+files themselves are in `files.py`.
 
     NHWC, HWCN, CHWN    permuted axes; CHWN is batch last, as on our CPU, for any number of axes
     NC1HWC0             (N, C1, H, W, C0): channels in groups of C0
@@ -235,6 +238,8 @@ def _to_fractal_nz(array: np.ndarray) -> np.ndarray:
     matrix = _padded(array.reshape(*outer, m, n), m1 * TILE, n1 * n0)
     return np.moveaxis(matrix.reshape(*outer, m1, TILE, n1, n0), -2, -4)
 
+
+# Copies in C order.
 
 BLOCK = 1 << 20  # bytes
 MIN_ROWS = 64

@@ -1,6 +1,7 @@
 """The keys of a dump, and the settings with their values, from whatever source (spec sections 3.2 and 7).
 
-The config imports this module in every start: it loads nothing that writes a dump.
+The config imports this module in every start: it loads nothing that writes a dump but the formats of files, whose names
+are the choices of `file_format`.
 """
 
 import json
@@ -16,6 +17,7 @@ from runner.errors import ConfigError, StorageError, raise_all
 from runner.host import json as json_file
 from runner.host.console import LOG
 from runner.host.files import make_directory
+from runner.observe.dump.files import ASYNCHRONOUS
 from runner.validation.rules import (
     FILE_PATH,
     FREE,
@@ -33,7 +35,7 @@ from runner.validation.rules import (
 Kind = Literal["sync", "async", "ge"]
 ALL = "all"
 STEPS = 'numbers and ranges with "|" between them, counted from 0, such as "0|5-8|100-120", or "all"'
-FILE_FORMATS = ("bin", "npy")
+FILE_FORMATS = tuple(ASYNCHRONOUS)
 MAX_QUEUE_MB = 1 << 20  # a TiB
 PATH_KEY = "common_dump_settings.path"  # in a JSON file
 # Patterns of what dumps write below their path, ours and those of MindSpore.
@@ -234,13 +236,6 @@ class AsyncDump(_KernelDump):
 
 
 # A dump in a JSON file: `dump.config`, or the environment variable of scripts (spec sections 3.1, 3.2).
-#
-#     common_dump_settings  dump_mode, path, net_name, iteration, input_output, kernels, support_device;
-#                           op_debug_mode, enable (that of the asynchronous dump) and file_format may be left out
-#     e2e_dump_settings     enable, trans_flag: the synchronous dump
-#     async_dump_settings   enable; op_debug_mode, if it is not among the common ones
-#
-# With only the first section, the asynchronous dump is on. If both are on, only the synchronous dump is written.
 
 COMMON, SYNC, ASYNC = "common_dump_settings", "e2e_dump_settings", "async_dump_settings"
 EXAMPLES: Mapping[str, Mapping[str, object]] = {  # the keys that each section must have
@@ -278,6 +273,10 @@ def from_environment(variable: str) -> DumpSettings | None:
 
 def read(path: Path, key: str) -> DumpSettings:
     """The dump that a JSON file requests; `key` is the config key or variable with its path.
+
+    Its sections have the keys in EXAMPLES, and may have those in OPTIONAL; `enable` of the common section is that of
+    the asynchronous dump. With only the common section, the asynchronous dump is on. If both are on, only the
+    synchronous dump is written.
 
     Raises ConfigError, or ConfigErrors with everything that is wrong in the file.
     """
@@ -329,9 +328,9 @@ def _sections(values: object, path: Path) -> tuple[dict[str, Any], dict[str, Any
         if name in common and common[name] != other[name]:
             invalid = Invalid("a key has two values", f"{show(common[name])}, as {COMMON}.{name}, or one of the two")
             errors.append(invalid_value_error(f"{ASYNC}.{name}", other[name], invalid, file=path))
-    if sync.get("enable") and common.get("file_format") == "npy":
-        invalid = Invalid("a synchronous dump writes no .npy", "bin", hint=f"{SYNC}.enable: false")
-        errors.append(invalid_value_error(f"{COMMON}.file_format", "npy", invalid, file=path))
+    if sync.get("enable") and (name := common.get("file_format", FILE_FORMATS[0])) != FILE_FORMATS[0]:
+        invalid = Invalid(f"a synchronous dump writes no .{name}", FILE_FORMATS[0], hint=f"{SYNC}.enable: false")
+        errors.append(invalid_value_error(f"{COMMON}.file_format", name, invalid, file=path))
     raise_all(errors)
     return common, sync, other
 

@@ -1,7 +1,11 @@
-"""The base of dump writers, and the files that all layouts share: tensors, graphs, settings."""
+"""Writers of dumps: for each kind of dump a class that writes the values of operators into the folders of its layout.
+
+`Dumper` calls them with what its settings select; what a file has is in `files.py`. In this order: the base with what
+all layouts share (elements, graphs, settings), the queue of the background thread, `statistic.csv`, the asynchronous
+layout and the synchronous one.
+"""
 
 import hashlib
-import io as std_io
 import math
 import os
 import threading
@@ -31,17 +35,17 @@ from runner.host.files import (
     write_atomically,
     write_whole,
 )
-from runner.observe.dump import mapping_csv
-from runner.observe.dump.cann import (
+from runner.observe.dump.cann import TensorHeader
+from runner.observe.dump.files import (
+    ASYNCHRONOUS,
     DEFAULT_FORMAT,
-    FILE_NAMES_INPUT,
-    FILE_NAMES_OUTPUT,
     PARAMETER,
+    SYNC,
     AsyncName,
-    NpyName,
-    SyncName,
-    TensorHeader,
-    header,
+    NewFile,
+    Piece,
+    Tensors,
+    add_long_names,
     sanitised,
 )
 from runner.observe.dump.layouts import TILE_AXES, to_c_order
@@ -49,10 +53,9 @@ from runner.observe.dump.settings import DumpSettings
 from runner.observe.graph.folder import write_order
 from runner.observe.graph.listing import describe, text
 from runner.observe.graph.proto import proto
-from runner.types import Shape, TensorType
+from runner.types import Shape
 
 Side: TypeAlias = Sequence[ObservedValue] | None  # the inputs or the outputs of an operator; None if not selected
-Piece: TypeAlias = bytes | np.ndarray
 MAX_COPY = 16 << 20  # bytes; non-contiguous arrays up to this size are copied as a whole, which is faster
 BLOCK = 1 << 16  # elements of the buffer for larger non-contiguous arrays
 OWNER_READS = 0o400
@@ -73,10 +76,14 @@ class DumpWriter:
 
         `graph` is the number of its graph, `task` its position in execution order.
         """
-        raise NotImplementedError
+        self.write(step, graph, task, node.op.name, node.name, inputs, outputs)
 
     def write_value(self, step: int, graph: int, name: str, value: ObservedValue) -> None:
-        """Write a parameter or constant under its own name."""
+        """Write a parameter or constant, as the output of an operator of its own."""
+        self.write(step, graph, 0, PARAMETER, name, None, (value,))
+
+    def write(self, step: int, graph: int, task: int, op_type: str, name: str, inputs: Side, outputs: Side) -> None:
+        """Write what is dumped under a type and a full name."""
         raise NotImplementedError
 
     def write_graph(self, number: int, graph: Graph) -> list[str]:
@@ -145,6 +152,11 @@ def _buffers(pieces: Sequence[Piece]) -> Iterator[bytes | memoryview]:
             yield from (block.data for block in blocks(piece, "C", BLOCK))
 
 
+def _write_and(then: Callable[[], object], path: Path, pieces: Sequence[Piece]) -> None:
+    write_pieces(path, pieces)
+    then()
+
+
 def blocks(array: np.ndarray, order: str, elements: int) -> Iterator[np.ndarray]:
     """The elements in order C, or in memory order (K), as contiguous vectors of at most `elements` elements.
 
@@ -189,10 +201,10 @@ class WriteQueue:
         self._thread = threading.Thread(target=self._run, name="dump", daemon=True)
         self._thread.start()
 
-    def put(self, path: Path, pieces: Sequence[Piece]) -> None:
-        """Write a file of bytes and arrays, which must not change afterwards."""
+    def put(self, path: Path, pieces: Sequence[Piece], then: Callable[[], object] | None = None) -> None:
+        """Write a file of bytes and arrays, which must not change afterwards, and then call `then`."""
         size = sum(len(piece) if isinstance(piece, bytes) else piece.nbytes for piece in pieces)
-        self.submit(partial(write_pieces, path, pieces), size)
+        self.submit(partial(_write_and, then, path, pieces) if then else partial(write_pieces, path, pieces), size)
 
     def submit(self, work: Callable[[], object], nbytes: int) -> None:
         """Queue a function call that holds `nbytes` of memory until it returns."""
@@ -263,13 +275,10 @@ class WriteQueue:
             self._changed.notify_all()
 
 
-# `statistic.csv`: a row of statistics for each dumped tensor (spec section 3.10).
-#
-# The columns have the meaning that they have in the reference, which differs from their names: Negative and Positive
-# Zero Count are the elements below and above zero, infinities included; Zero Count are the zeros of either sign. Max,
-# Min and Avg include infinities and are NaN if any element is NaN (or if the tensor is empty).
+# `statistic.csv`: a row of statistics for each dumped tensor (spec section 3.10). The columns mean what they mean in
+# the reference, not what they are called: Negative and Positive Zero Count are the elements below and above zero.
 
-FILE = "statistic.csv"
+STATISTICS_FILE = "statistic.csv"
 COLUMNS = (
     *("Op Type", "Op Name", "Task ID", "Stream ID", "Timestamp", "IO", "Slot", "Data Size", "Data Type", "Shape"),
     *("Max Value", "Min Value", "Avg Value", "Count", "Negative Zero Count", "Positive Zero Count", "NaN Count"),
@@ -284,7 +293,11 @@ _WORKING_TYPES: dict[np.dtype, np.dtype] = {
 
 
 class Statistics(NamedTuple):
-    """Statistics of one tensor. `max` and `min` have its dtype, or are 0 or 1 for Bool; the sum is in float64."""
+    """Statistics of one tensor. `max` and `min` have its dtype, or are 0 or 1 for Bool; the sum is in float64.
+
+    They include infinities and are NaN if any element is NaN, or if the tensor is empty; so is the mean. `below_zero`
+    and `above_zero` count infinities too, `zero` the zeros of either sign.
+    """
 
     max: np.generic | float
     min: np.generic | float
@@ -356,14 +369,7 @@ def _not_finite(block: np.ndarray) -> tuple[int, int, int]:
     return int(np.count_nonzero(nan)), int(np.count_nonzero(infinite)) - positive, positive
 
 
-# The asynchronous layout: a file per operator, or per tensor as .npy, written while the training continues.
-#
-#     {root}/{device_id}/{net_name}_graph_{graph}/{graph}/{step}/{AsyncName}                 the CANN dump file
-#     {root}/{device_id}/{net_name}_graph_{graph}/{graph}/{step}/{NpyName}, statistic.csv    with file_format=npy
-#     {root}/{device_id}/graphs/, execution_order/; {root}/.metadata/data_dump.json
-#
-# `root` is the path of the settings; in a GE dump, a folder named by the local start time (spec section 7). A name
-# that is too long for the file system is replaced by a number, and `mapping.csv` in the same folder has the name.
+# The asynchronous layout: files are written while the training continues.
 
 STREAM = 0  # there is only one stream of execution
 MAX_NAME_BYTES = 255
@@ -386,9 +392,19 @@ class _StepFolder:
             name = number
         return self.path / name
 
+    def add_rows(self, operator: AsyncName, file: NewFile) -> None:
+        """The statistics of the tensors of a file."""
+        self.rows += [statistics_row(operator, io, k, header.shape, array) for io, k, header, array in file.tensors]
+
 
 class AsyncWriter(DumpWriter):
     """Writer of the asynchronous layout, also below the folder of a GE dump.
+
+    {root}/{device_id}/{net_name}_graph_{graph}/{graph}/{step}/      files of the format, statistic.csv, mapping.csv
+    {root}/{device_id}/graphs/, execution_order/; {root}/.metadata/data_dump.json
+
+    `root` is the path of the settings; in a GE dump, a folder named by the local start time (spec section 7). A name
+    that is too long for the file system is replaced by a number, and `mapping.csv` in the same folder has the name.
 
     `now` returns seconds since the epoch. Raises StorageError if a folder cannot be created, DataError for a
     damaged `mapping.csv`.
@@ -398,27 +414,27 @@ class AsyncWriter(DumpWriter):
         self._settings, self._now, self._last = settings, now, 0
         super().__init__(settings.path / str(device_id))
         write_metadata(settings.path, settings)
+        self._format = ASYNCHRONOUS[settings.file_format]
         self._open: dict[tuple[int, int], _StepFolder] = {}
         self.queue = WriteQueue(settings.queue_mb << 20)
 
-    def write_operator(self, step: int, graph: int, task: int, node: Node, inputs: Side, outputs: Side) -> None:
-        """Queue one execution of an operator, named by its type and full name."""
-        name = AsyncName(node.op.name, sanitised(node.name), task, STREAM, self._timestamp())
-        self._write(self._folder(step, graph), name, node.name, inputs or (), outputs or ())
-
-    def write_value(self, step: int, graph: int, name: str, value: ObservedValue) -> None:
-        """Queue a parameter or constant, as the only output of an operator of the type Parameter."""
-        operator = AsyncName(PARAMETER, sanitised(name), 0, STREAM, self._timestamp())
-        self._write(self._folder(step, graph), operator, name, (), (value,))
+    def write(self, step: int, graph: int, task: int, op_type: str, name: str, inputs: Side, outputs: Side) -> None:
+        """Queue the files of one execution of an operator."""
+        folder = self._folder(step, graph)
+        operator = AsyncName(op_type, sanitised(name), task, STREAM, self._timestamp())
+        sides = ([to_file_layout(value) for value in side or ()] for side in (inputs, outputs))
+        for file in self._format.files(operator, name, *sides):
+            rows = partial(folder.add_rows, operator, file) if self._format.has_statistics else None
+            self.queue.put(folder.path_of(file.name), file.pieces, rows)
 
     def finish_step(self, step: int) -> None:
         """Queue `statistic.csv` and `mapping.csv` of the step."""
         for key in [key for key in self._open if key[0] == step]:
             folder = self._open.pop(key)
-            if self._settings.file_format == "npy":
+            if self._format.has_statistics:
                 self.queue.submit(partial(_write_statistics, folder), 0)
             if folder.shortened:
-                self.queue.submit(partial(mapping_csv.add, folder.path, folder.shortened), 0)
+                self.queue.submit(partial(add_long_names, folder.path, folder.shortened), 0)
         self.queue.check()
 
     def begin_step(self, step: int, graph: int) -> None:
@@ -460,35 +476,6 @@ class AsyncWriter(DumpWriter):
         self._last = max(int(self._now() * 1e6), self._last + 1)
         return self._last
 
-    def _write(
-        self,
-        folder: _StepFolder,
-        name: AsyncName,
-        full_name: str,
-        inputs: Sequence[ObservedValue],
-        outputs: Sequence[ObservedValue],
-    ) -> None:
-        sides = {
-            FILE_NAMES_INPUT: [to_file_layout(x) for x in inputs],
-            FILE_NAMES_OUTPUT: [to_file_layout(x) for x in outputs],
-        }
-        if self._settings.file_format == "npy":
-            for side, tensors in sides.items():
-                for slot, (tensor, array) in enumerate(tensors):
-                    self._write_npy(folder, name, side, slot, tensor, array)
-            return
-        message = header(full_name, name.timestamp, *([tensor for tensor, _ in side] for side in sides.values()))
-        arrays = [array for side in sides.values() for _, array in side]
-        self.queue.put(folder.path_of(str(name)), [message, *arrays])
-
-    def _write_npy(
-        self, folder: _StepFolder, operator: AsyncName, side: str, slot: int, tensor: TensorHeader, array: np.ndarray
-    ) -> None:
-        name = NpyName(operator, side, slot, tensor.format if tensor.format == LAST.value else DEFAULT_FORMAT)
-        pieces: list[Piece] = [npy_header(tensor), array]
-        row = partial(statistics_row, operator, side, slot, tensor.shape, array)
-        self.queue.submit(partial(_write_with_row, folder, folder.path_of(str(name)), pieces, row), array.nbytes)
-
 
 def to_file_layout(value: ObservedValue) -> tuple[TensorHeader, np.ndarray]:
     """Convert a value to a layout that dump files support: its header, and its elements in C order of the array.
@@ -510,52 +497,34 @@ def to_file_layout(value: ObservedValue) -> tuple[TensorHeader, np.ndarray]:
     return TensorHeader(dtype, "NCHW" if len(shape) == 4 else "ND", shape, shape), array
 
 
-def npy_header(tensor: TensorHeader) -> bytes:
-    """The bytes that numpy.save writes before the elements."""
-    stream = std_io.BytesIO()
-    values = {"descr": tensor.dtype.numpy.str, "fortran_order": False, "shape": tensor.shape}
-    np.lib.format.write_array_header_1_0(stream, values)
-    return stream.getvalue()
-
-
-def _write_with_row(
-    folder: _StepFolder, path: Path, pieces: Sequence[Piece], row: Callable[[], tuple[object, ...]]
-) -> None:
-    write_pieces(path, pieces)
-    folder.rows.append(row())
-
-
 def _write_statistics(folder: _StepFolder) -> None:
-    write_whole(folder.path / FILE, [table(folder.rows)])
+    write_whole(folder.path / STATISTICS_FILE, [table(folder.rows)])
 
 
-# The synchronous layout of seed 002: one file per tensor, written before the step continues.
-#
-# {path}/{net_name}/{device_id}/iteration_{i}/{SyncName}
-# {path}/{net_name}/{device_id}/graphs/ms_output_trace_code_graph_{graph}.ir, .pb
-# {path}/{net_name}/{device_id}/execution_order/ms_execution_order_graph_{graph}.csv
-# {path}/.metadata/data_dump.json
+# The synchronous layout: files are written before the step continues.
 
 STEP = "iteration_"
 
 
 class SyncWriter(DumpWriter):
-    """Writer of the synchronous layout. Raises StorageError if a file cannot be written."""
+    """Writer of the synchronous layout of seed 002. Raises StorageError if a file cannot be written.
+
+    {path}/{net_name}/{device_id}/iteration_{i}/                                               a file for each tensor
+    {path}/{net_name}/{device_id}/graphs/ms_output_trace_code_graph_{graph}.ir, .pb
+    {path}/{net_name}/{device_id}/execution_order/ms_execution_order_graph_{graph}.csv
+    {path}/.metadata/data_dump.json
+    """
 
     def __init__(self, settings: DumpSettings, device_id: int) -> None:
         super().__init__(settings.path / settings.net_name / str(device_id))
         write_metadata(settings.path, settings)
 
-    def write_operator(self, step: int, graph: int, task: int, node: Node, inputs: Side, outputs: Side) -> None:
-        """Write a file for each tensor, named by the full name of the operator."""
+    def write(self, step: int, graph: int, task: int, op_type: str, name: str, inputs: Side, outputs: Side) -> None:
+        """Write a file for each tensor, named by the full name."""
         folder = make_directory(self.step_folder(step, graph))
-        for io, values in ((FILE_NAMES_INPUT, inputs), (FILE_NAMES_OUTPUT, outputs)):
-            for slot, value in enumerate(values or ()):
-                _write(folder, node.name, io, slot, value)
-
-    def write_value(self, step: int, graph: int, name: str, value: ObservedValue) -> None:
-        """Write a parameter or constant as an output under its own name."""
-        _write(make_directory(self.step_folder(step, graph)), name, FILE_NAMES_OUTPUT, 0, value)
+        operator = AsyncName(op_type, name, task, STREAM, 0)
+        for file in SYNC.files(operator, name, _unchanged(inputs), _unchanged(outputs)):
+            write_pieces(folder / file.name, file.pieces)
 
     def step_folder(self, step: int, graph: int) -> Path:
         """All graphs share the folder of a step."""
@@ -568,7 +537,9 @@ class SyncWriter(DumpWriter):
                 yield int(number), self.folder / name
 
 
-def _write(folder: Path, name: str, io: str, slot: int, value: ObservedValue) -> None:
-    array, layout = value
-    format = DEFAULT_FORMAT if layout is PLAIN else layout.value
-    write_pieces(folder / str(SyncName(name, io, slot, TensorType.of(array), format)), [array])
+def _unchanged(side: Side) -> Tensors:
+    """Tensors in the layout of the device."""
+    return [
+        (TensorHeader(dt.of(array.dtype), DEFAULT_FORMAT if layout is PLAIN else layout.value, array.shape, ()), array)
+        for array, layout in side or ()
+    ]

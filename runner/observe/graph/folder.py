@@ -27,7 +27,7 @@ from runner.observe.graph.listing import Listing, describe, text
 from runner.observe.graph.pictures import dot
 from runner.observe.graph.proto import proto
 
-# Where graphs are saved: the names of the files, and the checks of the folder in `save_graphs_path`.
+# The folder of `save_graphs_path`: the names of the files in it, and its checks.
 
 FAILED = "analyze_fail.ir"
 FILES = (  # patterns of what is written
@@ -53,7 +53,7 @@ def writable_folder(folder: Path) -> Path:
     return folder
 
 
-# The folder of `save_graphs`: every stage of every program, and the executed graph.
+# What is written into it.
 
 ORDER_HEADER = "NodeExecutionOrder-FullNameWithScope"
 RENDERERS = "dot", "graphviz-pure"  # the second one is part of the extra `viz`

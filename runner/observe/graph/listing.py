@@ -1,7 +1,7 @@
 """A listing: the content of a `.ir` file as plain values.
 
 A traced graph, the graph of a PyNative step and a lowered ONNX model are described as a `Listing`, from which text and
-drawing are written; the reader returns it from text.
+drawing are written. First its parts; then `read` and `parse`, from text; `describe`, from a graph; and `text`, to text.
 
 References to values are strings, as in the text: `%para3_conv1.weight` a parameter, `%12` the result of operation 12,
 `%37[1]` its second result, `@step.1` a subgraph, anything else a constant.
@@ -166,9 +166,9 @@ def parse(content: str) -> Listing:
     lines.next("an empty line")
     count = int(lines.next("#Total params and a number")[1])
     lines.next("an empty line")
-    parameters = tuple([_parameter(lines.next("a parameter"), lines) for _ in range(count)])
+    parameters = tuple([_read_parameter(lines.next("a parameter"), lines) for _ in range(count)])
     lines.next("an empty line")
-    subgraphs = tuple([_subgraph(lines) for _ in range(int(lines.next("#Total subgraph and a number")[1]))])
+    subgraphs = tuple([_read_subgraph(lines) for _ in range(int(lines.next("#Total subgraph and a number")[1]))])
     lines.require(lines.at_end and bool(subgraphs) and subgraphs[0].name == entry, f"the subgraph @{entry}")
     return Listing(attributes, parameters, subgraphs)
 
@@ -233,26 +233,28 @@ class _Lines:
         return DataError("not the text of a graph", line=self.number, expected=expected, found=found[:80])
 
 
-def _parameter(found: re.Match[str], lines: _Lines) -> ListedParameter:
-    return ListedParameter(found[1], _type(found[2], lines), _device_type(found[3], lines), found[4] == "true")
+def _read_parameter(found: re.Match[str], lines: _Lines) -> ListedParameter:
+    return ListedParameter(
+        found[1], _read_type(found[2], lines), _read_device_type(found[3], lines), found[4] == "true"
+    )
 
 
-def _subgraph(lines: _Lines) -> Subgraph:
+def _read_subgraph(lines: _Lines) -> Subgraph:
     lines.next("an empty line")
     lines.next("subgraph attr:")
     head = lines.next("a subgraph")
-    operations = tuple([_operation(found, lines) for found in iter(lambda: lines.maybe("an operation"), None)])
+    operations = tuple([_read_operation(found, lines) for found in iter(lambda: lines.maybe("an operation"), None)])
     updates = []
     for found in lines.all("an update"):
         parameter, value = split(found[1])
         updates.append((parameter, value))
     returned = split(lines.next("an operation or return")[1])
-    types = _types(lines.next("the types of what is returned")[1], lines)
+    types = _read_types(lines.next("the types of what is returned")[1], lines)
     lines.next("}")
     return Subgraph(head[1], split(head[2]), operations, tuple(updates), returned, types)
 
 
-def _operation(found: re.Match[str], lines: _Lines) -> Operation:
+def _read_operation(found: re.Match[str], lines: _Lines) -> Operation:
     attributes = [part.partition(": ") for part in split(found[6] or "")]
     lines.require(all(separator for _, separator, _ in attributes), "key: value")
     logical = lines.next("types of operands and results")
@@ -264,37 +266,37 @@ def _operation(found: re.Match[str], lines: _Lines) -> Operation:
         split(found[4]),
         found[5] or "",
         tuple([(key, value) for key, _, value in attributes]),
-        _types(logical[1], lines),
-        _types(logical[2], lines),
-        physical and (_device_types(physical[1], lines), _device_types(physical[2], lines)),
+        _read_types(logical[1], lines),
+        _read_types(logical[2], lines),
+        physical and (_read_device_types(physical[1], lines), _read_device_types(physical[2], lines)),
         lines.next("a full name")[1],
         tuple([ListedLine(line[1], int(line[2]), line[3]) for line in lines.all("a source line")]),
     )
 
 
-def _types(text: str, lines: _Lines) -> tuple[TensorType | None, ...]:
-    return tuple([None if part == "<null>" else _type(part, lines) for part in split(text)])
+def _read_types(text: str, lines: _Lines) -> tuple[TensorType | None, ...]:
+    return tuple([None if part == "<null>" else _read_type(part, lines) for part in split(text)])
 
 
-def _type(text: str, lines: _Lines) -> TensorType:
+def _read_type(text: str, lines: _Lines) -> TensorType:
     found = _TYPE.fullmatch(text)
     if found is None:
         raise lines.wrong(f"a type of {', '.join(_DTYPES)}")
-    return TensorType(_DTYPES[found[1]], _shape(found[2]))
+    return TensorType(_DTYPES[found[1]], _read_shape(found[2]))
 
 
-def _device_types(text: str, lines: _Lines) -> tuple[DeviceType, ...]:
-    return tuple([_device_type(part, lines) for part in split(text)])
+def _read_device_types(text: str, lines: _Lines) -> tuple[DeviceType, ...]:
+    return tuple([_read_device_type(part, lines) for part in split(text)])
 
 
-def _device_type(text: str, lines: _Lines) -> DeviceType:
+def _read_device_type(text: str, lines: _Lines) -> DeviceType:
     found = _DEVICE_TYPE.fullmatch(text)
     if found is None:
         raise lines.wrong(f"a type with a format, of {', '.join(_DTYPES)}")
-    return DeviceType(_DTYPES[found[1]], found[2], _shape(found[3]))
+    return DeviceType(_DTYPES[found[1]], found[2], _read_shape(found[3]))
 
 
-def _shape(text: str) -> Shape:
+def _read_shape(text: str) -> Shape:
     return tuple(int(n) for n in text.split(", ")) if text else ()
 
 
@@ -464,11 +466,11 @@ def _header(listing: Listing) -> Iterator[str]:
     yield ""
     yield f"#Total params  : {len(listing.parameters)}"
     yield ""
-    yield from map(_text_parameter, listing.parameters)
+    yield from map(_parameter_line, listing.parameters)
     yield ""
 
 
-def _text_parameter(parameter: ListedParameter) -> str:
+def _parameter_line(parameter: ListedParameter) -> str:
     types = f"{type_text(parameter.type)}  :  {device_type_text(parameter.device_type)}"
     return f"{parameter.reference} : {types}  :  IsWeight:{'true' if parameter.is_weight else 'false'}"
 
@@ -484,7 +486,7 @@ def _subgraphs(subgraphs: Iterable[Subgraph]) -> Iterator[str]:
             yield from operation_lines(operation)
         yield from (f"  Assign({parameter}, {value})" for parameter, value in subgraph.updates)
         yield f"  return({', '.join(subgraph.returned)})"
-        yield f"{MARGIN}: ({_text_types(subgraph.returned_types)})"
+        yield f"{MARGIN}: ({_types_text(subgraph.returned_types)})"
         yield "}"
 
 
@@ -496,7 +498,7 @@ def operation_lines(operation: Operation) -> Iterator[str]:
     if operation.attributes:
         line += f" primitive_attrs: {{{', '.join([f'{key}: {value}' for key, value in operation.attributes])}}}"
     yield line
-    yield f"{MARGIN}: ({_text_types(operation.operand_types)}) -> ({_text_types(operation.result_types)})"
+    yield f"{MARGIN}: ({_types_text(operation.operand_types)}) -> ({_types_text(operation.result_types)})"
     if operation.device_types is not None:
         operands, results = (", ".join(map(device_type_text, values)) for values in operation.device_types)
         yield f"{MARGIN}: ({operands}) -> ({results})"
@@ -505,5 +507,5 @@ def operation_lines(operation: Operation) -> Iterator[str]:
         yield f"{MARGIN}# In file {file}({number})/{source}/"
 
 
-def _text_types(types: Iterable[TensorType | None]) -> str:
+def _types_text(types: Iterable[TensorType | None]) -> str:
     return ", ".join(map(type_text, types))

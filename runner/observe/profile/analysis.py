@@ -1,4 +1,7 @@
-"""Analysis of a record: the time of each operator, and the parts of every step.
+"""Analysis of the record of a profiled training, from which the files and the summary are made (`files.py`).
+
+In this order: the distribution of a time over steps; `Analysis`, the time of each operator and the parts of a step; the
+waits for data; the ranking of operators; one advice; `figures`, which puts together what people read.
 
 The time of an operator is that of its nodes plus the pause before each of them, in which onnxruntime or Python selects
 the node. The profile itself lengthens these pauses, so all of them are multiplied by one `pause_factor`, with which the
@@ -7,7 +10,6 @@ ranks: these wait for each other, and wait longer when all ranks are profiled. E
 `exchange_factor` scales them to their duration in steps that are not profiled.
 """
 
-import json
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,12 +17,9 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple, get_args
 
-from runner.dataset.stages import Stage
-from runner.host.console import csv_text
-from runner.observe.profile.fp_bp_points import StepPoints, find_operator, find_points
 from runner.observe.profile.record import DeviceCall, NodeExecution, Part, ProfiledOperator, ProfiledStep, ProfileRecord
 from runner.observe.profile.settings import SAMPLES, WARM_UP, ProfileSettings, ProfileTarget
-from runner.observe.profile.step_rows import StepRow, step_rows
+from runner.observe.profile.steps import StepPoints, StepRow, find_operator, find_points, step_rows
 
 # The distribution of a time over the steps of a training, and what two of them say of each other.
 
@@ -77,7 +76,7 @@ def _quantile(ordered: list[tuple[float, int]], quarters: int) -> float:
     return ordered[-1][0]
 
 
-# Analysis of a record: the time of each operator, and the parts of every step.
+# The time of each operator, and the parts of every step.
 
 COPY = "Identity"
 
@@ -289,60 +288,9 @@ def owner(execution: NodeExecution) -> str:
     return execution.operators[0] if execution.operators else execution.node
 
 
-# `minddata_pipeline_raw_{d}.csv` and `pipeline_profiling_{d}.json` (spec section 5.2): the operators of the data
-# pipeline, their queues, and whether the run waits for data.
-#
-# The size of a queue is sampled whenever the training requests a batch. Only the last operator has a queue, and only
-# where threads prepare batches ahead; the others pass their rows on directly.
+# Whether the run waits for data.
 
-COLUMNS = (
-    *("op_id", "op_type", "num_workers", "output_queue_size", "output_queue_average_size", "output_queue_length"),
-    *("output_queue_usage_rate", "sample_interval", "parent_id", "children_id"),
-)
 NOTICEABLE, LARGE = 0.05, 0.25  # shares of the time
-
-
-def raw(analysis: Analysis, stages: Sequence[Stage]) -> str:
-    """The CSV table: a row for each operator, number 0 is the last one."""
-    rows = []
-    sizes = analysis.record.queue_sizes
-    for number, stage in enumerate(stages):
-        queue: tuple[object, ...] = ("", "", "", "")
-        if stage.queue is not None and sizes:
-            mean = sum(sizes) / len(sizes)
-            queue = (json.dumps(sizes), f"{mean:.2f}", stage.queue, f"{mean / stage.queue:.4f}")
-        parent = "" if number == 0 else number - 1
-        children = json.dumps([number + 1] if number + 1 < len(stages) else [])
-        rows.append((number, stage.kind, stage.workers, *queue, _interval(analysis), parent, children))
-    return csv_text([COLUMNS, *rows])
-
-
-def profile(analysis: Analysis, stages: Sequence[Stage]) -> dict[str, Any]:
-    """The content of the JSON file: the same, the time of each operator, and the sentence."""
-    listed = []
-    for number, stage in enumerate(stages):
-        one: dict[str, Any] = {
-            "op_id": number,
-            "op_type": stage.kind,
-            "what": stage.detail,
-            "num_workers": stage.workers,
-        }
-        metrics: dict[str, Any] = {}
-        if stage.queue is not None:
-            metrics["output_queue"] = {"size": analysis.record.queue_sizes, "length": stage.queue}
-        if stage.microseconds is not None:
-            metrics["time_us_per_batch"] = round(stage.microseconds, 3)
-        listed.append(one | {"metrics": metrics or None, "children": [number + 1][: len(stages) - 1 - number] or None})
-    waited = sum(call.waited for call in analysis.record.calls)
-    return {
-        "sampling_interval": _interval(analysis),
-        "sampling": "the queue was sampled when a batch was requested; the interval is the mean, in milliseconds",
-        "time_us_per_batch": "measured after the training, each operator alone",
-        "waited_ms": round(waited / 1e6, 3),
-        "waited_share": round(waiting_share(analysis), 5),
-        "sentence": sentence(analysis),
-        "op_info": listed,
-    }
 
 
 def waiting_share(analysis: Analysis) -> float:
@@ -366,13 +314,6 @@ def sentence(analysis: Analysis) -> str:
     if share < NOTICEABLE:
         return f"The run does not wait for data: {time}."
     return f"The run {'waits' if share > LARGE and waits_often(analysis) else 'sometimes waits'} for data: {time}."
-
-
-def _interval(analysis: Analysis) -> float:
-    calls = analysis.record.calls
-    if len(calls) < 2:
-        return 0.0
-    return round((calls[-1].start - calls[0].start) / (len(calls) - 1) / 1e6, 3)
 
 
 # Which operators take most of a step, as far as the timed steps can separate them.

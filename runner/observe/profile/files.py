@@ -10,6 +10,8 @@ the interpreter with a clock        the operators of some steps in PyNative mode
 onnxruntime's profile               the nodes of some steps in graph mode, also inside a sink; a node has the names of
                                     all operators that it implements
 counters, the machine's peak        the metrics of `ai_core_metrics`
+
+Below is a part for each file, then the summary on the console, and `write`, which writes them all.
 """
 
 import json
@@ -25,7 +27,6 @@ from runner.dataset.stages import Stage
 from runner.host.console import csv_text
 from runner.host.files import make_directory, names, remove, storage_errors, write_atomically, write_json
 from runner.host.lazy import gc_paused
-from runner.observe.profile import analysis as data_pipeline, record as peak, single_op
 from runner.observe.profile.analysis import (
     Analysis,
     Distribution,
@@ -34,29 +35,31 @@ from runner.observe.profile.analysis import (
     RankedOperator,
     figures,
     owner,
+    sentence,
+    waiting_share,
 )
 from runner.observe.profile.record import (
+    COUNTERS,
     DATA,
     EXCHANGES,
     HOST,
+    REPEATS,
+    SIZE,
     SPANS,
     WORKERS,
     WRITERS,
     NodeExecution,
+    Peak,
     ProfiledOperator,
     ProfiledStep,
     ProfileRecord,
+    measure_peak,
 )
 from runner.observe.profile.settings import FILES, ProfileSettings, ProfileTarget
-from runner.observe.profile.step_rows import StepRow
+from runner.observe.profile.steps import StepRow
 from runner.types import TensorType
 
 # `{device}_timeline_display_{d}.json`: a Chrome trace, an array of events in microseconds, that Perfetto opens.
-#
-# Tracks (threads of one process): `steps`, `host` (calls to the device, compiling), `data` (waits, and operators that
-# prepare batches on the device), `data workers`, `operators` (of profiled steps, by full name; operators without nodes
-# of their own have a length of 0), `writers` (callbacks) and, with several ranks, `exchanges` (of every step). A
-# profiled step has all operators of the graph.
 
 STEPS, OPERATORS = "steps", "operators"
 TRACKS = (STEPS, HOST, DATA, WORKERS, OPERATORS, WRITERS, EXCHANGES)
@@ -66,7 +69,13 @@ Event = dict[str, Any]
 
 
 def events(analysis: Analysis, target: ProfileTarget) -> list[Event]:
-    """The events of the trace."""
+    """The events of the trace.
+
+    Tracks (threads of one process): `steps`, `host` (calls to the device, compiling), `data` (waits, and operators that
+    prepare batches on the device), `data workers`, `operators` (of profiled steps, by full name; operators without
+    nodes of their own have a length of 0), `writers` (callbacks) and, with several ranks, `exchanges` (of every step).
+    A profiled step has all operators of the graph.
+    """
     tracks = TRACKS if EXCHANGES in analysis.record.tracks else TRACKS[:-1]
     trace = list(_named_tracks(target, tracks))
     origin, process = analysis.record.origin, os.getpid()
@@ -157,13 +166,6 @@ def _args(name: str, executions: list[NodeExecution], analysis: Analysis) -> dic
 
 
 # `step_trace_raw_{d}_detail_time.csv` and `step_trace_point_info.json` (spec section 5.2).
-#
-# The table has a row for each step and one with the averages of the steps that do not warm up, in ticks of 10 ns since
-# the start of the training. A step lasts from the end of the one before to its own end: `iteration_interval` until the
-# fp point (data, callbacks, transfer to the device), `fp_and_bp` until the bp point, then `tail`. Without a bp point
-# (no gradients) the last column is `fp`, and there is no `bp_point` and no `tail`, as in the reference. With several
-# ranks, three columns follow for each exchange between them, `stream_0_{i}_{operator}` without suffix, with
-# `_start_point` and with `_end_point`: its duration, including the wait for other ranks, its start and its end.
 
 TICK = 10  # ns
 BOTH = (
@@ -173,8 +175,16 @@ BOTH = (
 FORWARD_ONLY = ("step_num", "start_point", "end_point", "total", "fp_point", "iteration_interval", "fp")
 
 
-def detail(analysis: Analysis) -> str:
-    """The table."""
+def step_trace_table(analysis: Analysis) -> str:
+    """A row for each step and one with the averages of the steps that do not warm up, in ticks of 10 ns since the start
+    of the training.
+
+    A step lasts from the end of the one before to its own end: `iteration_interval` until the fp point (data,
+    callbacks, transfer to the device), `fp_and_bp` until the bp point, then `tail`. Without a bp point (no gradients)
+    the last column is `fp`, and there is no `bp_point` and no `tail`, as in the reference. With several ranks, three
+    columns follow for each exchange between them, `stream_0_{i}_{operator}` without suffix, with `_start_point` and
+    with `_end_point`: its duration, including the wait for other ranks, its start and its end.
+    """
     forward_only = analysis.points.bp is None
     columns = [*(FORWARD_ONLY if forward_only else BOTH), *_exchange_columns(analysis)]
     steps = [step for step in analysis.steps if step.fp is not None]
@@ -252,11 +262,71 @@ def _how(measured: int, steps: int, sunk: bool) -> str:
     )
 
 
-# Tables: `{device}_op_detail_info_{d}.csv`, `{device}_op_type_info_{d}.csv`, `framework_raw_{d}.csv`.
-#
-# The columns are those of the reference for CPU operators (spec section 5.2), on every device: times in milliseconds,
-# `total_proportion` the share of all operators (0 to 1), `percent` the share of a type in percent. Figures without a
-# column in the reference (operations, bytes, operators with shared nodes) are in the JSON of `op_info`.
+# `minddata_pipeline_raw_{d}.csv` and `pipeline_profiling_{d}.json` (spec section 5.2): the operators of the data
+# pipeline, their queues, and whether the run waits for data.
+
+PIPELINE_COLUMNS = (
+    *("op_id", "op_type", "num_workers", "output_queue_size", "output_queue_average_size", "output_queue_length"),
+    *("output_queue_usage_rate", "sample_interval", "parent_id", "children_id"),
+)
+
+
+def pipeline_table(analysis: Analysis, stages: Sequence[Stage]) -> str:
+    """The CSV table: a row for each operator, number 0 is the last one.
+
+    The size of a queue is sampled whenever the training requests a batch. Only the last operator has a queue, and only
+    where threads prepare batches ahead; the others pass their rows on directly.
+    """
+    rows = []
+    sizes = analysis.record.queue_sizes
+    for number, stage in enumerate(stages):
+        queue: tuple[object, ...] = ("", "", "", "")
+        if stage.queue is not None and sizes:
+            mean = sum(sizes) / len(sizes)
+            queue = (json.dumps(sizes), f"{mean:.2f}", stage.queue, f"{mean / stage.queue:.4f}")
+        parent = "" if number == 0 else number - 1
+        children = json.dumps([number + 1] if number + 1 < len(stages) else [])
+        rows.append((number, stage.kind, stage.workers, *queue, _interval(analysis), parent, children))
+    return csv_text([PIPELINE_COLUMNS, *rows])
+
+
+def pipeline_content(analysis: Analysis, stages: Sequence[Stage]) -> dict[str, Any]:
+    """The content of the JSON file: the same, the time of each operator, and the sentence."""
+    listed = []
+    for number, stage in enumerate(stages):
+        one: dict[str, Any] = {
+            "op_id": number,
+            "op_type": stage.kind,
+            "what": stage.detail,
+            "num_workers": stage.workers,
+        }
+        metrics: dict[str, Any] = {}
+        if stage.queue is not None:
+            metrics["output_queue"] = {"size": analysis.record.queue_sizes, "length": stage.queue}
+        if stage.microseconds is not None:
+            metrics["time_us_per_batch"] = round(stage.microseconds, 3)
+        listed.append(one | {"metrics": metrics or None, "children": [number + 1][: len(stages) - 1 - number] or None})
+    waited = sum(call.waited for call in analysis.record.calls)
+    return {
+        "sampling_interval": _interval(analysis),
+        "sampling": "the queue was sampled when a batch was requested; the interval is the mean, in milliseconds",
+        "time_us_per_batch": "measured after the training, each operator alone",
+        "waited_ms": round(waited / 1e6, 3),
+        "waited_share": round(waiting_share(analysis), 5),
+        "sentence": sentence(analysis),
+        "op_info": listed,
+    }
+
+
+def _interval(analysis: Analysis) -> float:
+    calls = analysis.record.calls
+    if len(calls) < 2:
+        return 0.0
+    return round((calls[-1].start - calls[0].start) / (len(calls) - 1) / 1e6, 3)
+
+
+# Tables: `{device}_op_detail_info_{d}.csv`, `{device}_op_type_info_{d}.csv`, `framework_raw_{d}.csv`. Their columns are
+# those of the reference for CPU operators (spec section 5.2), on every device.
 
 DETAIL = (
     *("op_side", "op_type", "op_name", "full_op_name", "op_occurrences", "op_total_time(ms)", "op_avg_time(ms)"),
@@ -269,8 +339,10 @@ FRAMEWORK = ("task_id", "stream_id", "block_dim", "full_op_name", "op_name", "op
 MS = 1e6
 
 
-def detail_table(analysis: Analysis, target: ProfileTarget) -> str:
-    """A row for each operator, the longest first."""
+def operator_table(analysis: Analysis, target: ProfileTarget) -> str:
+    """A row for each operator, the longest first: times in milliseconds, `total_proportion` the share of all operators
+    (0 to 1).
+    """
     whole = sum(times.total for times in analysis.operator_times) or 1.0
     side = "HostCpu" if target.device == "cpu" else "Device"
     rows = [
@@ -291,8 +363,8 @@ def detail_table(analysis: Analysis, target: ProfileTarget) -> str:
     return csv_text([DETAIL, *rows])
 
 
-def types(analysis: Analysis) -> str:
-    """A row for each type, the longest first."""
+def type_table(analysis: Analysis) -> str:
+    """A row for each type, the longest first; `percent` is its share in percent."""
     groups: dict[str, list[OperatorTimes]] = defaultdict(list)
     for times in analysis.operator_times:
         groups[times.kind].append(times)
@@ -306,8 +378,12 @@ def types(analysis: Analysis) -> str:
     return csv_text([TYPES, *rows])
 
 
-def framework(analysis: Analysis) -> str:
-    """A row for each operator in the order of the graph: operands, results and cost."""
+def framework_table(analysis: Analysis) -> str:
+    """A row for each operator in the order of the graph: operands, results and cost.
+
+    Figures without a column in the reference (operations, bytes, operators with shared nodes) are in the JSON of
+    `op_info`.
+    """
     rows = []
     for number, times in enumerate(t for t in analysis.operator_times if t.operator):
         operator = times.operator
@@ -335,6 +411,78 @@ def _value(x: TensorType) -> dict[str, str]:
     """A value in the form of the reference."""
     kind, shape = f"NUMBER_TYPE_{x.dtype.numpy.name.upper()}", ",".join(map(str, x.shape))
     return {"format": "NCHW" if x.ndim == 4 else "DefaultFormat", "data_type": kind, "shape": shape}
+
+
+# `ai_core_metrics_{d}.json`: the requested hardware metric.
+
+PRODUCTS = {"MatMul", "BatchMatMul", "Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"}
+FROM_PEAK = {"ArithmeticUtilization", "PipeUtilization"}  # relative to the peak of the machine, not from counters
+
+
+def hardware_metrics(analysis: Analysis, metric: str, peak: Peak | None) -> dict[str, Any]:
+    """The content of the file. `peak` is required for the metrics in `FROM_PEAK`.
+
+    ArithmeticUtilization    operations per second of each operator, relative to the measured peak of the machine
+    PipeUtilization          the minimum times for its operations and for its bytes, relative to its measured time
+                             (a roofline of measured peak and bandwidth); `bound` names the longer one
+    Memory, MemoryL0,        counters of the processor, for whole steps; those that the kernel does not permit are
+    ResourceConflictRatio    listed with the reason and have no values
+    """
+    if metric in COUNTERS:
+        return {"ai_core_metrics": metric, **_counted(analysis, metric)}
+    assert peak is not None
+    row = _arithmetic if metric == "ArithmeticUtilization" else _pipe
+    return {
+        "ai_core_metrics": metric,
+        "peak_gflops_per_second": round(peak.flops / 1e9, 3),
+        "peak_gbytes_per_second": round(peak.bytes / 1e9, 3),
+        "peak_measured_by": f"the best of {REPEATS} float32 products of {SIZE} x {SIZE}, and of as many copies",
+        "operators": [
+            {"full_op_name": t.name, "op_type": t.kind, "time_us": round(t.median / 1e3, 3), **row(t, t.operator, peak)}
+            for t in analysis.longest_first
+            if t.operator is not None and t.median > 0
+        ],
+    }
+
+
+def _arithmetic(times: OperatorTimes, operator: ProfiledOperator, peak: Peak) -> dict[str, Any]:
+    """`mac_fp32_ratio` of products and convolutions, `vec_fp32_ratio` of all other operators."""
+    speed = operator.cost.flops / times.median * 1e9
+    name = "mac_fp32_ratio" if operator.kind in PRODUCTS else "vec_fp32_ratio"
+    row = {"flops": operator.cost.flops, "gflops_per_second": round(speed / 1e9, 4)}
+    return row | {name: round(speed / peak.flops, 5), **_shared(times)}
+
+
+def _pipe(times: OperatorTimes, operator: ProfiledOperator, peak: Peak) -> dict[str, Any]:
+    compute, move = operator.cost.flops / peak.flops * 1e9, operator.cost.bytes / peak.bytes * 1e9
+    row: dict[str, Any] = {**operator.cost._asdict()}
+    row |= {"compute_ratio": round(compute / times.median, 5), "move_ratio": round(move / times.median, 5)}
+    return row | {"bound": "compute" if compute > move else "data movement", **_shared(times)}
+
+
+def _shared(times: OperatorTimes) -> dict[str, Any]:
+    """A node that implements several operators counts for the first one, so the ratio is that of all of them."""
+    return {"shares_nodes_with": list(times.shared_with)} if times.shared_with else {}
+
+
+def _counted(analysis: Analysis, metric: str) -> dict[str, Any]:
+    record = analysis.record
+    steps = max(1, sum(call.steps for call in record.calls))
+    seconds = sum(call.stop - call.start for call in record.calls) / 1e9
+    per_step = {name: round(count / steps, 1) for name, count in record.counters.items()}
+    content: dict[str, Any] = {"counted_per_step": per_step, "missing": record.missing_counters}
+    for counter in COUNTERS[metric]:
+        if counter.bytes and counter.name in record.counters and seconds:
+            rate = record.counters[counter.name] * counter.bytes / seconds
+            content[f"{counter.name}_bw_gbytes_per_second"] = rate / 1e9
+    cycles = record.counters.get("cycles")
+    for name in ("stalled_cycles_frontend", "stalled_cycles_backend"):
+        if cycles and name in record.counters:
+            content[f"{name}_ratio"] = record.counters[name] / cycles
+    content["note"] = (
+        "counters of the processor count for all threads of the process, so for steps and not for operators"
+    )
+    return content
 
 
 # The summary of a profiled training on the console: its step, the largest operators, and one recommendation.
@@ -378,7 +526,7 @@ def _name(one: RankedOperator) -> str:
     return one.label + (f" (with parts of {', '.join(others[:3])})" if others else "")
 
 
-# The files of a profiled training, and its summary.
+# All files.
 
 
 @gc_paused()
@@ -395,21 +543,21 @@ def write(
     point_info = f"step_trace_point_info{f'_{d}' if target.rank else ''}.json"  # the reference has no number here
     _remove_earlier(folder, d, point_info)
     if settings.task_trace:
-        write_atomically(folder / f"{device}_op_detail_info_{d}.csv", detail_table(analysis, target))
-        write_atomically(folder / f"{device}_op_type_info_{d}.csv", types(analysis))
-        write_atomically(folder / f"framework_raw_{d}.csv", framework(analysis))
+        write_atomically(folder / f"{device}_op_detail_info_{d}.csv", operator_table(analysis, target))
+        write_atomically(folder / f"{device}_op_type_info_{d}.csv", type_table(analysis))
+        write_atomically(folder / f"framework_raw_{d}.csv", framework_table(analysis))
     if settings.ai_core_metrics:
-        needed = settings.ai_core_metrics in single_op.FROM_PEAK
-        measured = peak.measure_peak(record.threads) if needed else None
-        write_json(folder / f"ai_core_metrics_{d}.json", single_op.table(analysis, settings.ai_core_metrics, measured))
+        needed = settings.ai_core_metrics in FROM_PEAK
+        measured = measure_peak(record.threads) if needed else None
+        write_json(folder / f"ai_core_metrics_{d}.json", hardware_metrics(analysis, settings.ai_core_metrics, measured))
     if settings.aicpu_trace:
-        write_atomically(folder / f"minddata_pipeline_raw_{d}.csv", data_pipeline.raw(analysis, stages))
-        write_json(folder / f"pipeline_profiling_{d}.json", data_pipeline.profile(analysis, stages))
+        write_atomically(folder / f"minddata_pipeline_raw_{d}.csv", pipeline_table(analysis, stages))
+        write_json(folder / f"pipeline_profiling_{d}.json", pipeline_content(analysis, stages))
     # The timeline is not indented: it may have 100000 events.
     trace = json.dumps(events(analysis, target), separators=(",", ":"), allow_nan=False)
     write_atomically(folder / f"{device}_timeline_display_{d}.json", trace)
     if settings.training_trace:
-        write_atomically(folder / f"step_trace_raw_{d}_detail_time.csv", detail(analysis))
+        write_atomically(folder / f"step_trace_raw_{d}_detail_time.csv", step_trace_table(analysis))
         write_json(folder / point_info, step_trace_points(analysis))
     found = figures(analysis, target)
     write_json(folder / f"profile_summary_{d}.json", found.as_json())

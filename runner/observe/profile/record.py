@@ -1,6 +1,8 @@
-"""The record of a profiled training: operators, times on the host's clock, and the steps whose operators were timed.
+"""What a profile measures: `Clock` collects a `ProfileRecord` while a training runs, which `Analysis` then reads.
 
-All times are nanoseconds of `time.perf_counter_ns`. Steps count from 0.
+In this order: counters of the processor, the nodes in onnxruntime's profile, the peak of the machine, the work of an
+operator; the record with operators, times on the host's clock and the steps whose operators were timed; the clock. All
+times are nanoseconds of `time.perf_counter_ns`. Steps count from 0.
 """
 
 import ctypes
@@ -26,10 +28,8 @@ from runner.host.threads import compute_parts, kernel_threads, slices
 from runner.observe.profile.settings import ENDLESS, ProfileSettings, schedule
 from runner.types import TensorType
 
-# Hardware counters of the processor, where the kernel permits them: `perf_event_open(2)`.
-#
-# Virtual machines often have none, and `kernel.perf_event_paranoid` may forbid them: every missing counter is reported
-# with the reason. They count for the whole process, so for whole steps and not for single operators.
+# Hardware counters of the processor, where the kernel permits them: `perf_event_open(2)`. They count for the whole
+# process, so for whole steps and not for single operators.
 
 SYSCALLS = {"x86_64": 298, "aarch64": 241}
 HARDWARE, CACHE = 0, 3  # perf_type_id
@@ -76,7 +76,10 @@ COUNTERS: dict[str, tuple[Counter, ...]] = {
 
 
 class Counters:
-    """Running counters, until the process ends. `missing`: the reasons for those that are not available, by name."""
+    """Running counters, until the process ends. `missing`: the reasons for those that are not available, by name.
+
+    Virtual machines often have none, and `kernel.perf_event_paranoid` may forbid them.
+    """
 
     def __init__(self, requested: tuple[Counter, ...]) -> None:
         self._open: dict[str, int] = {}
@@ -116,12 +119,7 @@ def _reason(code: int) -> str:
     return f"perf_event_open: {os.strerror(code)} (kernel.perf_event_paranoid is {level})"
 
 
-# Reader of onnxruntime's profile of a session: the steps of every call, and the nodes of every step.
-#
-# onnxruntime writes one event per line: `model_run` for each call, `SequentialExecutor::Execute` for each execution of
-# a graph (so for each step of a sink, whose graph is the body of a Scan), and `{node}_kernel_time` for each executed
-# node. Times are whole microseconds since the start of the profile, on a clock of onnxruntime's own. It silently stops
-# after `EVENT_CAP` events.
+# The nodes of every step, from onnxruntime's profile of a session.
 
 EVENT_CAP = 1_000_000  # onnxruntime/core/common/profiler.h
 EXECUTE, RUN, KERNEL = "SequentialExecutor::Execute", "model_run", "_kernel_time"
@@ -167,6 +165,11 @@ class OrtProfile(NamedTuple):
 def read(lines: Iterable[str], sunk: bool, cap: int = EVENT_CAP) -> OrtProfile:
     """The profile in the lines of a file of onnxruntime.
 
+    It has one event per line: `model_run` for each call, `SequentialExecutor::Execute` for each execution of a graph
+    (so for each step of a sink, whose graph is the body of a Scan), and `{node}_kernel_time` for each executed node.
+    Times are whole microseconds since the start of the profile, on a clock of onnxruntime's own. It silently stops
+    after `EVENT_CAP` events.
+
     `sunk`: whether a call runs many steps, in the body of a Scan. It contains complete calls only: a call that was cut
     off by the cap is missing.
     """
@@ -204,9 +207,8 @@ def _between(nodes: Sequence[OrtEvent], start: int, stop: int) -> list[OrtEvent]
     return [e._replace(name=e.name.removesuffix(KERNEL)) for e in nodes[first:last]]
 
 
-# The peak performance of this machine, measured in a tenth of a second: float32 operations and bytes per second.
-#
-# The product of matrices is that of PyNative mode: threads compute blocks of it, each with a BLAS of one thread.
+# The peak performance of this machine, measured in a tenth of a second. The product of matrices is that of PyNative
+# mode: threads compute blocks of it, each with a BLAS of one thread.
 
 SIZE, BLOCK = 768, 64  # of the matrices, and rows of a block
 COPIED = 16 << 20  # bytes per thread, more than fits into caches
@@ -263,7 +265,7 @@ def cost(op: Primitive, inputs: Sequence[TensorType], outputs: Sequence[TensorTy
     return Cost(op.flops(inputs, outputs), sum(value.nbytes for value in (*inputs, *outputs)))
 
 
-# The record of a profiled training: operators, times on the host's clock, and the steps whose operators were timed.
+# The record.
 
 Part = Literal["data", "forward", "backward", "aggregation", "update"]
 DATA, WRITERS, HOST, WORKERS, EXCHANGES = "data", "writers", "host", "data workers", "exchanges"  # tracks
@@ -421,7 +423,7 @@ def _part(operator: ProfiledOperator, first_gradient: int | None) -> Part:
     return "update" if first_gradient is not None and operator.number > first_gradient else "forward"
 
 
-# The clock of a profiled training: it collects the measurements of the record while the training runs.
+# The clock.
 
 SHORTEST = 20_000  # ns; shorter spans are not recorded
 SPANS = 20_000  # of one track; later ones are only counted

@@ -1,7 +1,7 @@
 """`runner convert`: converts files of asynchronous dumps, ours and the reference's, to .npy or raw files.
 
 A folder is converted recursively, and DIR gets the same subfolders. Damaged files are listed, and the others are
-converted.
+converted. `Converter` makes the files of one dump file, `main` is the command.
 """
 
 import json
@@ -21,25 +21,18 @@ import numpy as np
 from runner.errors import ConfigError, DataError, nearest
 from runner.host import files
 from runner.host.files import make_directory
-from runner.observe.dump import dumper, layouts, mapping_csv
-from runner.observe.dump.cann import (
-    FILE_NAMES_INPUT,
-    FILE_NAMES_OUTPUT,
-    AsyncName,
-    DumpFile,
-    LoadedTensor,
-    TensorHeader,
-    read,
-    sanitised,
-)
+from runner.observe.dump import layouts
+from runner.observe.dump.cann import DumpFile, LoadedTensor, TensorHeader, read
+from runner.observe.dump.dumper import OVERFLOW_NAME, parse_overflow_record
+from runner.observe.dump.files import CANN, INPUT, NPY, OUTPUT, OVERFLOW, Piece, add_long_names, long_names, sanitised
 from runner.observe.dump.layouts import to_c_order
-from runner.observe.dump.writers import Piece, npy_header, write_pieces
+from runner.observe.dump.writers import write_pieces
 from runner.types import Shape
 
 # Conversion of dump files to .npy and raw files, named as the reference's msaccucmp.py names them.
 
 MAX_NAME_BYTES = 255  # as in the reference, which shortens names of this length and above
-_RECORD = f"{dumper.OP_TYPE}.{dumper.OP_NAME}."
+_RECORD = f"{OVERFLOW}.{OVERFLOW_NAME}."
 
 
 @dataclass(frozen=True)
@@ -57,8 +50,8 @@ class ConversionOptions:
         """The selected tensors with side and slot. Raises DataError if a slot does not exist."""
         everything = self.input is None and self.output is None
         for side, slot, tensors in (
-            (FILE_NAMES_INPUT, self.input, file.inputs),
-            (FILE_NAMES_OUTPUT, self.output, file.outputs),
+            (INPUT, self.input, file.inputs),
+            (OUTPUT, self.output, file.outputs),
         ):
             if slot is not None and slot >= len(tensors):
                 raise DataError(f"the operator has no such {side}", slot=slot, allowed=f"below {len(tensors)}")
@@ -85,7 +78,7 @@ class Converter:
     def close(self) -> None:
         """Write `mapping.csv` for names that were too long."""
         for folder, names in self._shortened.items():
-            mapping_csv.add(folder, names)
+            add_long_names(folder, names)
 
     def convert(self, path: Path, name: str, subfolder: Path) -> list[ConversionFailure]:
         """Convert a file, whose full name is `name`, into a subfolder of the output; returns what failed.
@@ -112,9 +105,9 @@ class Converter:
     def _convert_tensor(
         self, folder: Path, name: str, op_name: str, side: str, slot: int, tensor: LoadedTensor
     ) -> None:
-        if name.startswith(_RECORD) and side == FILE_NAMES_OUTPUT:
+        if name.startswith(_RECORD) and side == OUTPUT:
             content = tensor.array.reshape(-1).view(np.uint8).data
-            parsed = json.dumps(dumper.parse(content), indent=4).encode()
+            parsed = json.dumps(parse_overflow_record(content), indent=4).encode()
             self._write(folder, f"{name}.{side}.{slot}", ".json", [parsed])
             return
         options, array, format = self._options, tensor.array, tensor.format
@@ -131,7 +124,7 @@ class Converter:
             stem = f"{_short_name(name, op_name)}.{side}.{slot}.{format}"
         elif options.format:
             stem += "." + "x".join(map(str, array.shape))
-        self._write(folder, stem, ".npy", [npy_header(TensorHeader(tensor.dtype, format, array.shape, ())), array])
+        self._write(folder, stem, ".npy", [NPY.header(TensorHeader(tensor.dtype, format, array.shape, ())), array])
 
     def _write(self, folder: Path, stem: str, suffix: str, pieces: Sequence[Piece]) -> None:
         name = stem + suffix
@@ -147,10 +140,10 @@ def _short_name(name: str, op_name: str) -> str:
     """The name of a dump file with only the last part of the operator's full name."""
     parts = name.split(".")
     last = sanitised(op_name.rpartition("/")[2])
-    return ".".join((parts[0], last, *parts[2:])) if last and AsyncName.parse(name) else name
+    return ".".join((parts[0], last, *parts[2:])) if last and CANN.parse(name, 0) else name
 
 
-# `runner convert`: converts files of asynchronous dumps, ours and the reference's, to .npy or raw files.
+# The command.
 
 FAILED_LIST = "convert_failed_file_list.txt"
 MAX_ERRORS = 10  # that are printed; the list of failed files is complete
@@ -206,17 +199,17 @@ def _print_error(error: object) -> None:
 
 def _sources(path: Path) -> Iterator[_Source]:
     if path.is_file():
-        yield _Source(path, mapping_csv.read(path.parent).get(path.name, path.name))
+        yield _Source(path, long_names(path.parent).get(path.name, path.name))
         return
     if not path.is_dir():
         names = files.names(path.parent) if path.parent.is_dir() else []
         raise ConfigError("no such file or folder", option="-d", value=path, nearest=nearest(path.name, names))
     for directory, folders, names in os.walk(path, onerror=_raise_storage_error):
         folders.sort()
-        full_names = mapping_csv.read(Path(directory))
+        full_names = long_names(Path(directory))
         for name in sorted(names):
             full_name = full_names.get(name, name)
-            if AsyncName.parse(full_name):
+            if CANN.parse(full_name, 0):
                 yield _Source(Path(directory, name), full_name, Path(directory).relative_to(path))
 
 

@@ -1,9 +1,10 @@
-"""Matches the entries of two dumps.
+"""`match` pairs the entries of two dumps, for `walk.py` to compare.
 
 Parameters and constants match by name. Operators match by name too if both dumps number them alike. Where they do not,
 because a precision inserts casts or the networks are not the same, they match by cell, type and order within the cell
 (`align`): numbers then only say what comes first. A cast that only one side has is left over, and so is everything
-else without a partner.
+else without a partner. In this order: names of operators in parts, traits that recognise an operator in another graph,
+the alignment of two sequences, the cells of two networks, and the matching that needs them all.
 """
 
 import re
@@ -16,16 +17,12 @@ from typing import NamedTuple
 import numpy as np
 
 from runner.dtype import DType
-from runner.observe.dump.cann import FILE_NAMES_INPUT, FILE_NAMES_OUTPUT, sanitised
+from runner.observe.dump.files import INPUT, OUTPUT, sanitised
 from runner.observe.graph.listing import Operation
 from runner.report.dump.reader import DumpEntry
 from runner.types import Shape, TensorType
 
-# Full names of operators, taken into their parts: `{scope}/{Type}-op{N}`.
-#
-# Parts of a name that do not identify the operator are ignored: `/` and other characters that `sanitised` replaces, the
-# scope that data sinking adds above the step (`Default/network-TrainOneStepCell/`, or `Default/network/` in names
-# without classes), and class names if only one of the runs has them.
+# Full names of operators in parts: `{scope}/{Type}-op{N}`.
 
 Cell = tuple[str, ...]
 GRADIENTS = "Gradients"
@@ -39,6 +36,10 @@ _GRADIENT_PART = re.compile(r"grad[A-Z]\w*")
 @dataclass(frozen=True)
 class OperatorName:
     """The parts of a full name.
+
+    What does not identify the operator is ignored: `/` and other characters that `sanitised` replaces, the scope that
+    data sinking adds above the step (`Default/network-TrainOneStepCell/`, or `Default/network/` in names without
+    classes), and class names if only one of the runs has them.
 
     `depth` is the order of the derivative (0 in the network itself), `cell` the scope of the cell that the operator or
     its derivative belongs to, `part` the rest of the scope (`gradConv2D`), `scope` all of them as one sanitised text.
@@ -204,13 +205,11 @@ def _traits_of_files(name: OperatorName, entry: DumpEntry | None) -> Traits:
         return Traits(name.type)
     tensors = entry.tensors().values()
     types: list[tuple[str, TensorType]] = [(tensor.io, tensor.type) for tensor in tensors]
-    shapes = tuple(type.shape for io, type in types if io == FILE_NAMES_OUTPUT)
+    shapes = tuple(type.shape for io, type in types if io == OUTPUT)
     return Traits(name.type, (), shapes, tuple(type.dtype for _, type in types))
 
 
-# Aligns two sequences of operators: the pairs in order, without crossing, whose likeness has the largest sum.
-#
-# The table of dynamic programming is computed a row at a time: 5,000 operators against 5,000 take a second and 25 MB.
+# The alignment of two sequences of operators: the pairs in order, without crossing, whose likeness has the largest sum.
 
 # The weights of what two operators of the same kind have in common. An operand weighs more than an operator: one pair
 # with the same operands is better than two pairs without.
@@ -231,6 +230,8 @@ class _Codes(NamedTuple):
 
 def align(a: Sequence[Traits], b: Sequence[Traits]) -> list[tuple[int, int]]:
     """The pairs as indices. Operators that alone have their parameters are pairs wherever they are.
+
+    The table of dynamic programming is computed a row at a time: 5,000 operators against 5,000 take a second and 25 MB.
 
     >>> x, y = Traits("Conv2D"), Traits("ReLU")
     >>> align([x, y, x], [x, x])
@@ -322,12 +323,7 @@ def _codes(traits: Sequence[Traits], numbers: dict[Hashable, int], none: int) ->
     return _Codes(kinds, parameters, shapes, dtypes, operands)
 
 
-# Matches the cells of two networks, as trees of scopes, from the root down.
-#
-# Cells match by name. Of the remaining ones, those match that have the same attribute name and another class. Finally,
-# renamed cells match by position: those that follow the same matched cell, have the same operators in the same order,
-# and are equally many on both sides, so that there is only one way to pair them; or the only ones left there, of one
-# class.
+# The cells of two networks, as trees of scopes, from the root down.
 
 
 @dataclass
@@ -339,7 +335,13 @@ class _Scope:
 
 
 def match_scopes(a: Iterable[OperatorName], b: Iterable[OperatorName]) -> dict[Cell, Cell]:
-    """Cells of A to cells of B, for operators in the order of their execution."""
+    """Cells of A to cells of B, for operators in the order of their execution.
+
+    Cells match by name. Of the remaining ones, those match that have the same attribute name and another class.
+    Finally, renamed cells match by position: those that follow the same matched cell, have the same operators in the
+    same order, and are equally many on both sides, so that there is only one way to pair them; or the only ones left
+    there, of one class.
+    """
     found: dict[Cell, Cell] = {}
     open_pairs: list[tuple[Cell, Cell, _Scope, _Scope]] = [((), (), _tree(a), _tree(b))]
     while open_pairs:
@@ -402,7 +404,7 @@ def _same_position(
         yield ours[0], theirs[0]
 
 
-# Matches the entries of two dumps.
+# The matching.
 
 EntryPair = tuple[DumpEntry, DumpEntry]
 OperatorPair = tuple[OperatorName, OperatorName]
@@ -428,7 +430,7 @@ class Matching:
         x, y = a.operation(name), b.operation(partner)
         operands = zip(x.operands if x else (), y.operands if y else (), strict=False)
         makers = ((a.producer(a.source(one)), b.producer(b.source(other))) for one, other in operands)
-        return frozenset(f"{FILE_NAMES_INPUT}_{k}" for k, pair in enumerate(makers) if not self._are_partners(*pair))
+        return frozenset(f"{INPUT}_{k}" for k, pair in enumerate(makers) if not self._are_partners(*pair))
 
     def _are_partners(self, a: Operation | None, b: Operation | None) -> bool:
         if a is None or b is None:

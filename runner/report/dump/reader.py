@@ -1,4 +1,5 @@
-"""Reader of the files of one iteration of a dump: parameters, constants and operators with their tensors.
+"""A dump on disk: `find_iterations` locates its iterations, `read_entries` has the parameters, constants and operators
+of one with their tensors.
 
 Elements are memory-mapped and read on access. Operators of asynchronous dumps get the full names that the caller
 passes; the others keep their sanitised names.
@@ -6,7 +7,6 @@ passes; the others keep their sanitised names.
 
 import os
 import re
-import tokenize
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,25 +21,22 @@ from runner.errors import ConfigError, DataError
 from runner.host import json
 from runner.host.files import names, read_bytes, real_path, storage_errors
 from runner.host.ownership import directories_of
-from runner.observe.dump import cann, layouts, mapping_csv
-from runner.observe.dump.cann import (
+from runner.observe.dump import layouts
+from runner.observe.dump.files import (
+    ASYNCHRONOUS,
     DEFAULT_FORMAT,
-    FILE_NAMES_INPUT,
-    FILE_NAMES_OUTPUT,
+    FORMATS,
+    OVERFLOW,
     PARAMETER,
     AsyncName,
-    NpyName,
-    SyncName,
+    StoredFile,
+    long_names,
 )
 from runner.types import Shape, TensorType
 
 TEXT_LIMIT = 1 << 28  # bytes of a list of names
-SMALL = 1 << 20  # bytes up to which reading is faster than mapping
 PLAIN = (DEFAULT_FORMAT, *layouts.PLAIN)
 VIEWS = (*PLAIN, "CHWN", layouts.TILED)  # formats without padding
-OVERFLOW = "Opdebug"  # the operator type of overflow records
-# numpy evaluates the header of a file as an expression of Python, which a damaged one need not be.
-_HEADER_ERRORS = SyntaxError, TypeError, OverflowError, RecursionError, MemoryError, tokenize.TokenError
 _NUMBER = re.compile(r"op(\d{1,18})$")
 
 
@@ -103,65 +100,32 @@ class DumpEntry:
 
 def read_entries(folder: Path, full_names: dict[str, str]) -> Iterator[DumpEntry]:
     """The entries of one iteration; `full_names` maps sanitised names to full ones."""
-    sync_files: dict[str, list[tuple[SyncName, Path]]] = {}
-    executions: dict[tuple[str, str], dict[AsyncName, list[tuple[NpyName | None, Path]]]] = {}
-    long_names = mapping_csv.read(folder)
+    executions: dict[tuple[str, str], dict[AsyncName, list[tuple[StoredFile, Path]]]] = {}
+    unshortened = long_names(folder)
     for file in names(folder):
-        path, name = folder / file, long_names.get(file, file)
+        path, name = folder / file, unshortened.get(file, file)
         if file.startswith("."):  # a temporary file of a dump that is being written
             continue
-        if sync := SyncName.parse(name, path.stat().st_size):
-            sync_files.setdefault(sync.name, []).append((sync, path))
-        elif operator := AsyncName.parse(name):
-            executions.setdefault((operator.op_type, operator.op_name), {})[operator] = [(None, path)]
-        elif npy := NpyName.parse(name):
-            key = npy.operator.op_type, npy.operator.op_name
-            executions.setdefault(key, {}).setdefault(npy.operator, []).append((npy, path))
-    for name, files in sync_files.items():
-        yield DumpEntry(name, "/" not in name, partial(_sync_tensors, files))
+        size = path.stat().st_size
+        for format in FORMATS:
+            if stored := format.parse(name, size):
+                operator = stored.operator
+                full = operator.op_name if format.has_full_names else full_names.get(operator.op_name, operator.op_name)
+                entry = executions.setdefault((operator.op_type, full), {})
+                entry.setdefault(operator, []).append((stored, path))
+                break
     for (op_type, name), found in executions.items():
         if op_type != OVERFLOW:
             latest = found[max(found, key=lambda operator: operator.timestamp)]  # of the last run that wrote here
-            yield DumpEntry(full_names.get(name, name), op_type == PARAMETER, partial(_async_tensors, latest))
+            yield DumpEntry(name, op_type == PARAMETER, partial(_tensors, latest))
 
 
-def _sync_tensors(files: Sequence[tuple[SyncName, Path]]) -> list[SavedTensor]:
+def _tensors(files: Sequence[tuple[StoredFile, Path]]) -> list[SavedTensor]:
     return [
-        SavedTensor(x.io, x.slot, path, x.type.dtype, x.type.shape, x.format, (), partial(_read_elements, path, x.type))
-        for x, path in files
+        SavedTensor(io, slot, path, header.dtype, header.shape, header.format, header.original, elements)
+        for file, path in files
+        for io, slot, header, elements in file.read(path)
     ]
-
-
-def _async_tensors(files: Sequence[tuple[NpyName | None, Path]]) -> list[SavedTensor]:
-    return [tensor for name, path in files for tensor in ([_npy_tensor(name, path)] if name else _cann_tensors(path))]
-
-
-def _read_elements(path: Path, type: TensorType) -> np.ndarray:
-    with storage_errors("cannot read a file", path):
-        size = path.stat().st_size
-        if size == type.nbytes > SMALL:
-            return np.memmap(path, type.dtype.numpy, "r", shape=type.shape)
-    if size == type.nbytes:
-        return np.ndarray(type.shape, type.dtype.numpy, read_bytes(path, SMALL))
-    rows = {"expected": f"{type.nbytes} bytes", "found": f"{size} bytes"}
-    raise DataError("the size of a file does not match its name", file=path, type=type, **rows)
-
-
-def _npy_tensor(name: NpyName, path: Path) -> SavedTensor:
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-        dtype = dt.of(array.dtype)
-    except (ValueError, EOFError, OSError, AttributeError, *_HEADER_ERRORS) as reason:
-        what = reason.what if isinstance(reason, ConfigError) else reason
-        raise DataError("not a tensor in a .npy file", file=path, reason=what) from None
-    return SavedTensor(name.io, name.slot, path, dtype, array.shape, name.format, (), partial(np.asanyarray, array))
-
-
-def _cann_tensors(path: Path) -> Iterator[SavedTensor]:
-    found = cann.read(path)
-    for io, tensors in ((FILE_NAMES_INPUT, found.inputs), (FILE_NAMES_OUTPUT, found.outputs)):
-        for slot, x in enumerate(tensors):
-            yield SavedTensor(io, slot, path, x.dtype, x.shape, x.format, x.original, partial(np.asanyarray, x.array))
 
 
 def read_text(path: Path) -> str:
@@ -182,7 +146,7 @@ CONFIG, FOLDER = "config.json", "dump"  # of a run directory
 CONFIG_LIMIT = 1 << 24  # bytes
 MAX_DEPTH = 8  # levels from a dump path to an iteration: GE has six
 _SYNC = re.compile(r"iteration_(\d{1,18})")
-_LOCATE_NUMBER = re.compile(r"\d{1,18}")
+_FOLDER_NUMBER = re.compile(r"\d{1,18}")
 _GRAPH = re.compile(r"(.*)_graph_\d+")
 _OTHER_FOLDERS = {"graphs", "execution_order", "constants"}
 
@@ -260,10 +224,10 @@ def _scan(folder: Path, depth: int) -> Iterator[DumpLocation]:
         return
     with os.scandir(folder) as entries:
         parts = [(entry.name, entry.is_dir()) for entry in entries]
-    if _LOCATE_NUMBER.fullmatch(folder.name) and any(_is_dump_file(name) for name, is_folder in parts if not is_folder):
+    if _FOLDER_NUMBER.fullmatch(folder.name) and any(_is_dump_file(name) for name, is_folder in parts if not is_folder):
         graph = folder.parent.name
         yield DumpLocation(
-            folder, folder.parents[2], int(folder.name), int(graph) if _LOCATE_NUMBER.fullmatch(graph) else 0
+            folder, folder.parents[2], int(folder.name), int(graph) if _FOLDER_NUMBER.fullmatch(graph) else 0
         )
     elif depth:
         for name, is_folder in parts:
@@ -272,4 +236,4 @@ def _scan(folder: Path, depth: int) -> Iterator[DumpLocation]:
 
 
 def _is_dump_file(name: str) -> bool:
-    return AsyncName.parse(name) is not None or NpyName.parse(name) is not None
+    return any(format.parse(name, 0) for format in ASYNCHRONOUS.values())

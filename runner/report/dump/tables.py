@@ -1,4 +1,7 @@
-"""`runner compare RUN_A RUN_B` for dumps: finds the first operator, in execution order, that causes a difference."""
+"""`runner compare RUN_A RUN_B` for dumps: finds the first operator, in execution order, that causes a difference.
+
+`compare` gives plain values, the object that `--json` prints, `print_comparison` shows them, `main` is the command.
+"""
 
 import json
 import math
@@ -11,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from runner.dtype import float32
 from runner.errors import ConfigError, MismatchError
 from runner.host.files import real_path
-from runner.observe.dump.cann import FILE_NAMES_INPUT
+from runner.observe.dump.files import INPUT
 from runner.observe.graph.listing import Operation, operation_lines
 from runner.observe.tolerance import RTOL, Measures, Tolerance
 from runner.report.dump.walk import DiffStatus, Dump, DumpWalk, EntryComparison, TensorPair, Verdict
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-# The result of a dump comparison as plain values: the object that `--json` prints and the tables render.
+# The result as plain values.
 
 Row = dict[str, Any]
 MAX_NAMES = 5
@@ -65,7 +68,7 @@ def detailed_row(found: EntryComparison, a: Dump, b: Dump) -> Row:
     if operation is not None and not found.is_value:
         row["ir"] = next(iter(operation_lines(operation))).strip()
         row["source"] = [line._asdict() for line in operation.source]
-        differing = [pair.label for pair in found.pairs if pair.differs and pair.label.startswith(FILE_NAMES_INPUT)]
+        differing = [pair.label for pair in found.pairs if pair.differs and pair.label.startswith(INPUT)]
         row["made_by"] = {label: _producer(label, operation, graph) for label in differing}
         other, _ = sides[1]
         foreign = [label for label in differing if label in found.foreign]
@@ -207,7 +210,7 @@ def _producer(label: str, operation: Operation, graph: Dump) -> str:
     return producer.full_name if producer else operand
 
 
-# The result of a dump comparison as tables, with colours if the output is a terminal.
+# The result as tables, with colours if the output is a terminal.
 
 COLUMNS = ("tensor", "A", "B", "outside", "max abs", "max rel", "max ulp", "cosine", "NaN A/B", "Inf A/B")
 _COLOURS = {
@@ -342,7 +345,7 @@ def _value(value: object) -> str:
     return f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
-# `runner compare RUN_A RUN_B` for dumps: finds the first operator, in execution order, that causes a difference.
+# The command.
 
 
 def main(runs: Sequence[Path], tolerance: Tolerance, everything: bool, strict: bool, as_json: bool) -> int:
@@ -366,7 +369,7 @@ def main(runs: Sequence[Path], tolerance: Tolerance, everything: bool, strict: b
 
 
 def compare(a: Dump, b: Dump, tolerance: Tolerance, everything: bool = False, strict: bool = False) -> Row:
-    """The comparison of two dumps as `diff_rows.summary`; it ends at the first cause unless `everything` is set."""
+    """The comparison of two dumps as `summary`; it ends at the first cause unless `everything` is set."""
     walk, verdict = DumpWalk(a, b, tolerance), Verdict()
     rows: list[Row] | None = [] if everything else None
     counts = dict.fromkeys(("operators", "values", "tensors", "differing"), 0)

@@ -1,4 +1,8 @@
-"""Comparison of two dumps: by iteration, by operator in the execution order of A, one tensor at a time."""
+"""Comparison of two dumps: by iteration, by operator in the execution order of A, one tensor at a time.
+
+`DumpWalk` yields the comparisons of the entries that two `Dump`s have in common, and `Verdict` says what they mean.
+`tables.py` shows both.
+"""
 
 import math
 import re
@@ -11,7 +15,7 @@ from pathlib import Path
 from runner.dtype import DType
 from runner.errors import DataError, MismatchError
 from runner.host.files import names, real_path
-from runner.observe.dump.cann import FILE_NAMES_INPUT, sanitised
+from runner.observe.dump.files import INPUT, sanitised
 from runner.observe.graph.listing import Operation, read as read_listing
 from runner.observe.tolerance import UNSCALED, Measures, Tolerance, comparable, measure
 from runner.report.dump.match import GRADIENTS, DumpSide, EntryPair, Matching, match
@@ -113,7 +117,7 @@ class Dump:
                 yield self.device / folder / name
 
 
-# The comparison of an operator, parameter or constant of two dumps, and the verdict on all of them.
+# The result for an operator, parameter or constant, and the verdict on all of them.
 
 GROWTH = 4.0  # of the 573 operators of a step of ResNet-50, one mode against the other, none has more than 2.2
 MAX_INPUT_DISTANCE = 0.1  # inputs with a larger distance are different data, so that the rest is not rounding
@@ -157,7 +161,7 @@ class TensorPair:
     @property
     def is_input(self) -> bool:
         """Whether it is an input of the operator; otherwise it is an output."""
-        return self.label.startswith(FILE_NAMES_INPUT)
+        return self.label.startswith(INPUT)
 
     @property
     def distance(self) -> float:
@@ -273,7 +277,7 @@ def _scale(entries: Sequence[DumpEntry]) -> float | None:
     return None
 
 
-# Comparison of two dumps: by iteration, by operator in the execution order of A, one tensor at a time.
+# The comparison.
 
 CONSTANT = re.compile(r"cst\d+")  # numbered in the order of use, which passes change
 

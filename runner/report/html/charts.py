@@ -1,8 +1,8 @@
-"""Line charts as inline SVG.
+"""Charts as inline SVG: `chart` of lines, `slices` and `parallel_coordinates` of the keys of several runs.
 
 The SVG is stretched to its box, so labels are HTML elements next to it and keep their size on a phone. The page has
 both forms of a chart, linear and logarithmic; radio buttons and CSS switch between them without a script. The script
-(chart.js) adds the exact values below the pointer, and zoom.
+(charts.js) adds the exact values below the pointer, and zoom.
 """
 
 import itertools
@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from runner.report.format import format_value
 from runner.report.html.page import Markup, concat, legend, measured, metric_label, number, tag
-from runner.report.html.runs import MAX_KEYS, SEED, RunSet
-from runner.report.record import RunRecord
+from runner.report.html.run_set import MAX_KEYS, SEED, RunSet
+from runner.report.record import RunRecord, format_value
 
 # Axes: mapping of values to positions, with round tick values.
 

@@ -10,9 +10,9 @@ from runner.experiment.sweep.journal import SweepState
 from runner.experiment.sweep.sweep import best, sentence
 from runner.host import files
 from runner.host.files import real_path
-from runner.report.html import run, runs as pair_page, sweep_page
+from runner.report.html import run, runs
 from runner.report.html.page import page
-from runner.report.html.runs import RunSet, Search, natural_key
+from runner.report.html.run_set import RunSet, Search, natural_key
 from runner.report.record import RunRecord, run_directories
 
 NAME = "report.html"
@@ -26,9 +26,9 @@ def main(words: Sequence[str], output: str | None) -> int:
     """
     folders = [Path(word) for word in words]
     target = Path(output) if output else (folders[0] if len(folders) == 1 else Path()) / NAME
-    runs = find_runs(folders)
-    files.write_atomically(target, render(runs, folders, target.parent))
-    print(f"{target}: {len(runs)} {'run' if len(runs) == 1 else 'runs'}")  # noqa: T201  output of the command
+    found = find_runs(folders)
+    files.write_atomically(target, render(found, folders, target.parent))
+    print(f"{target}: {len(found)} {'run' if len(found) == 1 else 'runs'}")  # noqa: T201  output of the command
     return 0
 
 
@@ -37,7 +37,7 @@ def find_runs(folders: Sequence[Path]) -> list[RunRecord]:
 
     Raises ConfigError for a folder that does not exist or has no run.
     """
-    runs: dict[Path, RunRecord] = {}
+    found: dict[Path, RunRecord] = {}
     for folder in folders:
         if not folder.is_dir():
             siblings = [path.name for path in folder.parent.iterdir()] if folder.parent.is_dir() else []
@@ -46,24 +46,24 @@ def find_runs(folders: Sequence[Path]) -> list[RunRecord]:
         if not directories:
             raise ConfigError("no run in this folder", path=folder, hint="runner ls lists runs")
         for directory in directories:
-            runs.setdefault(real_path(directory), RunRecord(directory))
-    return list(runs.values())
+            found.setdefault(real_path(directory), RunRecord(directory))
+    return list(found.values())
 
 
-def render(runs: Sequence[RunRecord], folders: Sequence[Path], home: Path) -> str:
+def render(records: Sequence[RunRecord], folders: Sequence[Path], home: Path) -> str:
     """The page about at least one run, with links relative to the folder `home`."""
-    if len(runs) == 1:
-        return page(f"{runs[0].name} \N{MIDDLE DOT} runner", run.head(runs[0]), run.sections(runs[0], home))
+    if len(records) == 1:
+        return page(f"{records[0].name} \N{MIDDLE DOT} runner", run.head(records[0]), run.sections(records[0], home))
     journals = [read_journal(folder) for folder in folders]
     searches = [one.search for one in journals if one.search]
-    run_set = RunSet(runs, searches[0] if len(searches) == 1 else None)
-    sections = sweep_page.sections(run_set, home)
-    if len(runs) == 2:
-        sections[1:1] = pair_page.sections(runs[0], runs[1])
+    run_set = RunSet(records, searches[0] if len(searches) == 1 else None)
+    sections = runs.sections(run_set, home)
+    if len(records) == 2:
+        sections[1:1] = runs.pair_sections(records[0], records[1])
     remarks = [remark for one in journals for remark in one.remarks]
     results = [one.result for one in journals if one.result]
-    head = sweep_page.head(run_set, ", ".join(map(str, folders)), results, remarks)
-    return page(f"{len(runs)} runs \N{MIDDLE DOT} runner", head, sections)
+    head = runs.head(run_set, ", ".join(map(str, folders)), results, remarks)
+    return page(f"{len(records)} runs \N{MIDDLE DOT} runner", head, sections)
 
 
 class SweepJournal(NamedTuple):

@@ -1,4 +1,8 @@
-"""The frame of the page: style, script, navigation. A content security policy forbids it to load anything."""
+"""HTML and SVG elements, and the frame of the page: style, script, navigation.
+
+Text is escaped unless it is `Markup`, so that files of a run cannot inject elements; a content security policy forbids
+the page to load anything.
+"""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -8,7 +12,7 @@ from typing import NamedTuple
 
 from runner.report.record import metric_text
 
-# HTML and SVG elements. Text is escaped unless it is `Markup`, so that files of a run cannot inject elements.
+# Elements.
 
 CARDS = 4  # columns: a table with so many is a list of cards on a phone
 HALF_LINE = 20  # letters
@@ -131,7 +135,7 @@ def _cell(value: Content, is_card: bool, name: str, is_wide: bool) -> Markup:
     return tag("td", value, class_=wide, data_label=label, role=role)
 
 
-# The frame of the page: style, script, navigation. A content security policy forbids it to load anything.
+# The frame.
 
 _HERE = Path(__file__).parent
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"

@@ -1,4 +1,6 @@
-"""Reader of `profile_summary_{d}.json`: the figures of a profile that its console output had."""
+"""The section of a run's profile: `render` shows the figures that the console had, from `profile_summary_{d}.json`, or
+what is in tables of other profilers.
+"""
 
 import csv
 import io
@@ -12,8 +14,10 @@ from runner.host import files, json
 from runner.report.html.page import Content, Markup, bar, concat, notes, table, tag
 from runner.report.record import is_number
 
+# The figures.
+
 NAME = "profile_summary_*.json"
-MAX_BYTES = 1 << 20
+SUMMARY_BYTES = 1 << 20
 
 
 class ReportedTime(NamedTuple):
@@ -47,11 +51,11 @@ class ReportedFigures(NamedTuple):
     next: str
 
 
-def read(folder: Path) -> ReportedFigures | None:
+def read_figures(folder: Path) -> ReportedFigures | None:
     """The figures of the first rank in a folder; None if there is no file or it is damaged."""
     for path in sorted(folder.rglob(NAME))[:1]:
         try:
-            found = json.parse(files.read_bytes(path, MAX_BYTES).decode(), path.name)
+            found = json.parse(files.read_bytes(path, SUMMARY_BYTES).decode(), path.name)
             return _figures(path, found)
         except (ConfigError, DataError, StorageError, UnicodeDecodeError, _Damaged):
             return None
@@ -120,12 +124,12 @@ def _texts(values: Any, key: str) -> Iterator[str]:
         yield _text({key: value}, key)
 
 
-# Summary of the tables of a profile, of any device and program: the parts of a step and the slowest operators.
+# The tables of a profile, of any device and program: the parts of a step and the slowest operators.
 
 STEPS = "*step_trace_raw_*_detail_time.csv"
 OPERATORS = ("*_op_detail_info_*.csv", "aicore_intermediate_*_detail.csv")
 TICKS_PER_MS = 1e5  # a tick is 10 ns
-PROFILE_TABLES_MAX_BYTES = 8 << 20
+TABLE_BYTES = 8 << 20
 _UNITS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 _PARTS = {"iteration_interval": "data and waiting", "fp_and_bp": "forward and backward", "tail": "update and rest"}
 
@@ -166,7 +170,7 @@ def read_tables(folder: Path) -> ProfileSummary | None:
 def _parts(rows: list[dict[str, str]]) -> dict[str, float]:
     """The parts of the mean step, from the row of averages, whose step number is a dash."""
     average = next((row for row in rows if row.get("step_num") == "-"), {})
-    found = {name: _profile_tables_number(average.get(column)) for column, name in _PARTS.items()}
+    found = {name: _cell_number(average.get(column)) for column, name in _PARTS.items()}
     return {name: ticks / TICKS_PER_MS for name, ticks in found.items() if ticks is not None and ticks >= 0}
 
 
@@ -175,11 +179,11 @@ def _operators(rows: list[dict[str, str]]) -> list[OperatorTotal]:
     operators = []
     for row in rows:
         column = next((name for name in row if re.match(r"op_total_time|execution_time", name)), "")
-        total, name = _profile_tables_number(row.get(column)), row.get("full_op_name") or row.get("op_full_name")
+        total, name = _cell_number(row.get(column)), row.get("full_op_name") or row.get("op_full_name")
         if total is None or not name:
             continue
         unit = re.search(r"\((us|ms|s)\)", column)
-        calls = _profile_tables_number(row.get("op_occurrences"))
+        calls = _cell_number(row.get("op_occurrences"))
         op_type = row.get("op_type") or re.sub(r"-op\d+$", "", name.rpartition("/")[2])
         factor = _UNITS[unit[1]] if unit else 1.0
         operators.append(OperatorTotal(name, op_type, None if calls is None else int(calls), total * factor))
@@ -188,7 +192,7 @@ def _operators(rows: list[dict[str, str]]) -> list[OperatorTotal]:
 
 def _rows(path: Path) -> Iterator[dict[str, str]]:
     try:
-        text = files.read_bytes(path, PROFILE_TABLES_MAX_BYTES).decode(errors="replace")
+        text = files.read_bytes(path, TABLE_BYTES).decode(errors="replace")
     except (DataError, StorageError):
         return
     try:
@@ -198,7 +202,7 @@ def _rows(path: Path) -> Iterator[dict[str, str]]:
         return
 
 
-def _profile_tables_number(text: str | None) -> float | None:
+def _cell_number(text: str | None) -> float | None:
     try:
         value = float(text or "")
     except ValueError:
@@ -206,7 +210,7 @@ def _profile_tables_number(text: str | None) -> float | None:
     return value if value == value and abs(value) < 1e300 else None
 
 
-# The section of a run's profile: the figures that the console had, or those in tables of other profilers.
+# The section.
 
 MAX_OPERATORS = 15
 TIME = ("ms", "lower quartile", "upper quartile", "share")
@@ -214,26 +218,26 @@ TIME = ("ms", "lower quartile", "upper quartile", "share")
 
 def render(folder: Path) -> tuple[Markup | None, list[Path]]:
     """The section about the profile in a folder and the files that it shows; None if there is no readable one."""
-    if (figures := read(folder)) is not None:
-        return _profile_section_figures(figures), [figures.source]
+    if (figures := read_figures(folder)) is not None:
+        return _section(figures), [figures.source]
     if (found := read_tables(folder)) is not None:
         return _tables(found), found.sources
     return None, []
 
 
-def _profile_section_figures(figures: ReportedFigures) -> Markup:
+def _section(figures: ReportedFigures) -> Markup:
     content = [
         tag("h3", "One step"),
         tag("p", _step(figures), class_="sub"),
         bar({part.name: part.value for part in figures.parts}, "ms"),
         table(
             ("part", *TIME, "samples"),
-            [(part.name, *_profile_section_time(part), part.samples) for part in figures.parts],
+            [(part.name, *_time_cells(part), part.samples) for part in figures.parts],
         ),
     ]
     if figures.ranking:
         ranked = figures.ranking[:MAX_OPERATORS]
-        rows = [(one.places, *_profile_section_time(one), tag("span", one.name, class_="mono")) for one in ranked]
+        rows = [(one.places, *_time_cells(one), tag("span", one.name, class_="mono")) for one in ranked]
         content.append(tag("h3", f"Slowest operators, {len(rows)} of {figures.operators}, in {figures.timed} steps"))
         content.append(table(("place", *TIME, "full name"), rows))
     content += [tag("p", sentence) for sentence in figures.sentences]
@@ -250,7 +254,7 @@ def _step(figures: ReportedFigures) -> str:
     return f"{figures.step:.3f} ms{spread if samples > 1 else ''}; {timed} {kinds}"
 
 
-def _profile_section_time(time: ReportedTime) -> tuple[Content, ...]:
+def _time_cells(time: ReportedTime) -> tuple[Content, ...]:
     return round(time.value, 3), round(time.low, 3), round(time.high, 3), _share(time.share)
 
 

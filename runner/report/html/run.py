@@ -1,4 +1,7 @@
-"""The page sections about one run."""
+"""The page sections about one run: `head` and `sections`.
+
+Before them stand the sections that need more: the worst predictions, the confusion matrix, pictures of graphs, epochs.
+"""
 
 import base64
 import os
@@ -17,7 +20,6 @@ from runner.host import files, json, png
 from runner.host.console import visible
 from runner.host.json import flat
 from runner.host.ownership import directories_of
-from runner.report.format import format_value
 from runner.report.html import profile
 from runner.report.html.charts import ChartLine, chart, curve, downsample, running_mean
 from runner.report.html.page import (
@@ -38,11 +40,11 @@ from runner.report.html.page import (
     tag,
     tiles,
 )
-from runner.report.record import RunRecord, array_of, is_number
+from runner.report.record import RunRecord, array_of, format_value, is_number
 
 # The worst predictions of the last evaluation, from `eval/worst.json`: pictures of the samples, or a table.
 
-MAX_BYTES = 1 << 20  # of the file
+WORST_FILE_BYTES = 1 << 20
 MAX_CLASSES = 1 << 20
 
 
@@ -60,7 +62,7 @@ class Prediction(NamedTuple):
 
 def worst_predictions(run: RunRecord) -> Markup | None:
     """The section; None for a run without valid predictions of its last evaluation."""
-    content = json.read_optional(run.folder / FOLDER / FILE, MAX_BYTES)
+    content = json.read_optional(run.folder / FOLDER / FILE, WORST_FILE_BYTES)
     last = (run.metrics.evaluations or [{}])[-1]
     classes, entries = content.get("classes"), content.get("predictions")
     is_last = content.get("global_step") == last.get("global_step")
@@ -146,7 +148,7 @@ def _table(predictions: list[Prediction]) -> Markup:
 # The confusion matrix of the last evaluation as a heat map, its largest errors, and precision and recall by class.
 
 METRIC = "confusion_matrix"
-CONFUSION_MAX_CLASSES = 30  # of the heat map; more have the tables
+HEAT_MAP_CLASSES = 30  # of the heat map; more have the tables
 NUMBERED = 12  # classes whose numbers a phone has room for; of more it shows the colours
 MAX_ERRORS = 10
 STRONGEST = 70  # percent of the colour in a cell, so that its number can be read
@@ -162,7 +164,7 @@ def confusion(run: RunRecord) -> Markup | None:
     if counts.ndim != 2 or counts.shape[0] != counts.shape[1]:
         return None
     names = run.class_names(len(counts))
-    heat = _heat_map(counts, names) if len(names) <= CONFUSION_MAX_CLASSES else None
+    heat = _heat_map(counts, names) if len(names) <= HEAT_MAP_CLASSES else None
     by_class = _by_class(counts, names)
     return concat(heat, _errors(counts, names), by_class if heat is None else collapsible("Each class", by_class))
 
@@ -218,7 +220,7 @@ def _errors(counts: np.ndarray, names: Sequence[str]) -> Markup | None:
 def _by_class(counts: np.ndarray, names: Sequence[str]) -> Markup:
     right, samples, predictions = np.diag(counts), counts.sum(1), counts.sum(0)
     rows = [
-        (name, int(samples[k]), _confusion_share(right[k], predictions[k]), _confusion_share(right[k], samples[k]))
+        (name, int(samples[k]), _quotient(right[k], predictions[k]), _quotient(right[k], samples[k]))
         for k, name in enumerate(names)
     ]
     return table(("class", "samples", "precision", "recall"), rows, sortable=True)
@@ -227,15 +229,15 @@ def _by_class(counts: np.ndarray, names: Sequence[str]) -> Markup:
 def _labels(counts: np.ndarray, names: Sequence[str]) -> Markup:
     rows: list[tuple[Content, ...]] = []
     for name, ((true_negative, false_positive), (false_negative, true_positive)) in zip(names, counts, strict=True):
-        precision = _confusion_share(true_positive, true_positive + false_positive)
-        recall = _confusion_share(true_positive, true_positive + false_negative)
+        precision = _quotient(true_positive, true_positive + false_positive)
+        recall = _quotient(true_positive, true_positive + false_negative)
         numbers = map(int, (true_positive, false_positive, false_negative, true_negative))
         rows.append((name, *numbers, precision, recall))
     columns = ("label", "true positive", "false positive", "false negative", "true negative", "precision", "recall")
     return table(columns, rows, sortable=True)
 
 
-def _confusion_share(part: float, whole: float) -> float | None:
+def _quotient(part: float, whole: float) -> float | None:
     return float(part / whole) if whole else None
 
 
@@ -247,21 +249,21 @@ def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
 
 # Pictures of graphs, embedded as images and not as elements, so that files of a run cannot run scripts in the page.
 
-PICTURE_MAX_BYTES = 90_000  # of one picture, in base64
-MAX_TOTAL_BYTES = 130_000
+PICTURE_BYTES = 90_000  # of one picture, in base64
+PICTURES_BYTES = 130_000
 _STAGES = ("_parse_", "_lower_", "_grad_")  # the network first: it is the smallest and the one that users know
 
 
 def pictures(folder: Path) -> Iterator[tuple[str, Markup]]:
     """File name and image of the pictures in a folder that fit into the page."""
-    remaining = MAX_TOTAL_BYTES
+    remaining = PICTURES_BYTES
     for path in _select(folder):
         try:
-            content = _minify(files.read_bytes(path, 4 * PICTURE_MAX_BYTES))
+            content = _minify(files.read_bytes(path, 4 * PICTURE_BYTES))
         except (DataError, StorageError):
             continue
         encoded = base64.b64encode(content).decode()
-        if b"<svg" in content[:2000] and len(encoded) <= min(remaining, PICTURE_MAX_BYTES):
+        if b"<svg" in content[:2000] and len(encoded) <= min(remaining, PICTURE_BYTES):
             remaining -= len(encoded)
             yield path.name, tag("img", src=f"data:image/svg+xml;base64,{encoded}", alt=f"graph {path.stem}")
 
@@ -315,7 +317,7 @@ def _row(run: RunRecord, epoch: int, evaluation: dict[str, object], names: list[
     return (epoch, int(metrics.steps[inside][-1]), float(mean), *values)
 
 
-# The page sections about one run.
+# The sections.
 
 LONG, MEANS = 100, 250  # steps of a run that has a running mean, and columns of this line
 MAX_FILES = 200

@@ -1,178 +1,196 @@
-"""Several runs in one report: the config keys that vary, and groups of runs that differ only in the seed."""
+"""The page sections about several runs: `head` and `sections` about all of them, `pair_sections` about two."""
 
-import os
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
 
-import numpy as np
-
-from runner.config.groups.entries import BUILT_IN
 from runner.errors import RunnerError
 from runner.host.files import real_path
-from runner.nn.metrics.base import direction_of
 from runner.observe.tolerance import Tolerance
-from runner.report.compare import has_dump
-from runner.report.diff_metrics import MetricTolerance, compare_runs
+from runner.report.compare import MetricTolerance, compare_runs, has_dump, tables, verdict
 from runner.report.dump.tables import Row, compare, remarks, tolerance_text, user_line
 from runner.report.dump.walk import Dump
-from runner.report.format import format_value, tables, verdict
-from runner.report.html.page import Content, Markup, Section, badge, breakable, concat, table, tag
-from runner.report.record import RunRecord, differing_keys
+from runner.report.html.charts import (
+    ChartLine,
+    chart,
+    curve,
+    downsample,
+    parallel_coordinates,
+    running_mean,
+    slices,
+    spread,
+)
+from runner.report.html.page import (
+    Content,
+    Markup,
+    MeasuredValue,
+    Section,
+    badge,
+    breakable,
+    concat,
+    legend,
+    measured,
+    metric_label,
+    notes,
+    number,
+    table,
+    tag,
+    tiles,
+)
+from runner.report.html.run import link
+from runner.report.html.run_set import RunSet, SeedGroup
+from runner.report.record import RunRecord, format_value
 
-SEED = "seed"
-MAX_KEYS = 8
-NAME = ".name"  # a key that ends so is the option of a group, and determines other keys of the group
-_OBSERVERS = ("dump.", "print_file_path", "profiling.", "save_graphs", "tracking.")  # results do not depend on them
+# A sweep, or any number of runs: the table, failures, seeds, curves and the effect of keys.
 
-
-class Search(NamedTuple):
-    """What a search optimized: the result, and `minimize` or `maximize`."""
-
-    metric: str
-    direction: str
-
-
-@dataclass(frozen=True)
-class SeedGroup:
-    """Runs whose configs differ only in the seed; `name` has the values in which they differ from other groups."""
-
-    name: str
-    runs: list[RunRecord]
-
-    def values(self, metric: str) -> np.ndarray:
-        """The values of a metric in the runs that have it, (n,) float64."""
-        return np.array([run.results[metric] for run in self.runs if metric in run.results], np.float64)
-
-
-class RunSet:
-    """The runs of one report, and what they were searched for if a search has made them."""
-
-    def __init__(self, runs: Sequence[RunRecord], search: Search | None = None) -> None:
-        self.runs = list(runs)
-        self.search = search
-
-    @cached_property
-    def home(self) -> Path:
-        """The common parent folder."""
-        return Path(os.path.commonpath([real_path(run.folder) for run in self.runs]))
-
-    @cached_property
-    def keys(self) -> list[str]:
-        """The varied keys: those whose values are not equal in all configs, the seed last.
-
-        Left out are observers, and keys that only follow from the option of their group: `optimizer.beta1` exists
-        because the optimizer is Adam.
-        """
-        configs = [run.config for run in self.runs if run.config]
-        varied = [key for key in differing_keys(configs) if not key.startswith(_OBSERVERS)]
-        given = {line.lstrip("+").partition("=")[0] for run in self.runs for line in run.overrides}
-        names = [key for key in varied if key.endswith(NAME)]
-        keys = [key for key in varied if key in given or not any(_follows(key, name, configs) for name in names)]
-        return sorted(keys, key=lambda key: key == SEED)
-
-    def has_effect(self, key: str, result: str) -> bool:
-        """Whether runs that differ only in this key have other results; True if there are no such runs."""
-        others = [other for other in self.keys if other != key]
-        found: dict[tuple[str, ...], dict[str, float]] = defaultdict(dict)
-        for run in self.runs:
-            if result in run.results:
-                same = tuple(format_value(run.config.get(other)) for other in others)
-                found[same][format_value(run.config.get(key))] = run.results[result]
-        compared = [list(values.values()) for values in found.values() if len(values) > 1]
-        return not compared or any(value != values[0] for values in compared for value in values)
-
-    @cached_property
-    def results(self) -> list[str]:
-        """The metrics that at least one run has, the loss first."""
-        names = dict.fromkeys(name for run in self.runs for name in run.results)
-        return [name for name in names if name != "eval.loss"] + [name for name in names if name == "eval.loss"]
-
-    @cached_property
-    def groups(self) -> list[SeedGroup]:
-        """The groups, in the order of their first runs."""
-        keys = [key for key in self.keys if key != SEED]
-        found: dict[str, list[RunRecord]] = defaultdict(list)
-        for run in self.runs:
-            found[", ".join(f"{self.label(key)}={format_value(run.config.get(key))}" for key in keys)].append(run)
-        return [SeedGroup(name or "all runs", runs) for name, runs in found.items()]
-
-    @cached_property
-    def has_seeds(self) -> bool:
-        """Whether any runs differ only in the seed."""
-        return SEED in self.keys and any(len(group.runs) > 1 for group in self.groups)
-
-    @cached_property
-    def maximized(self) -> frozenset[str]:
-        """The results for which larger is better, as the runs state it; the built-in ones for runs that do not."""
-        stating = [run for run in self.runs if run.maximized is not None]
-        stated = frozenset[str]().union(*(run.maximized or () for run in stating))
-        known = {name for run in stating for name in run.results}
-        return stated | {name for name in BUILT_IN if name not in known and direction_of(BUILT_IN[name]) == "maximize"}
-
-    @cached_property
-    def target(self) -> str | None:
-        """The result by which runs are ranked: the one that was searched; otherwise the accuracy if there is one, the
-        first one for which larger is better, or the loss."""
-        if self.search and self.search.metric in self.results:
-            return self.search.metric
-        maximized = [name for name in self.results if name in self.maximized]
-        order = ("accuracy", *maximized, "loss", "eval.loss", *self.results)
-        return next((name for name in order if name in self.results), None)
-
-    def ranked(self) -> list[RunRecord]:
-        """The runs with the target result, best first."""
-        target = self.target
-        if target is None:
-            return []
-        found = [run for run in self.runs if target in run.results]
-        return sorted(found, key=lambda run: run.results[target], reverse=self.is_maximized(target))
-
-    def is_maximized(self, result: str) -> bool:
-        """Whether larger is better; a search states this of its metric."""
-        if self.search and self.search.metric == result:
-            return self.search.direction == "maximize"
-        return result in self.maximized
-
-    def label(self, key: str) -> str:
-        """The last part of a key if it is unique among the varied keys, otherwise the key."""
-        return last_part(key) if [last_part(other) for other in self.keys].count(last_part(key)) == 1 else key
-
-    def name(self, run: RunRecord) -> str:
-        """The path of a run relative to the common parent folder."""
-        return str(real_path(run.folder).relative_to(self.home)) if len(self.runs) > 1 else run.folder.name
+COLOURS, GREY, MAX_NOTES = 8, 9, 20
+MAX_CURVES, MAX_POINTS, BAND_COLUMNS = 60, 12_000, 250  # of a page: each of many curves gets fewer points
+_SPEED = ("steps", "steps/s", "seconds")
+_SCALARS = int | float | str
 
 
-def last_part(key: str) -> str:
-    """The last part of a dotted key, or the name of the group whose option it is.
-
-    >>> last_part("optimizer.learning_rate"), last_part("optimizer.schedule.name")
-    ('learning_rate', 'schedule')
-    """
-    return key.removesuffix(NAME).rpartition(".")[2]
-
-
-def _follows(key: str, name: str, configs: Sequence[dict[str, Any]]) -> bool:
-    """Whether the value of a key follows from the option of its group, in all configs."""
-    if key == name or not key.startswith(name.removesuffix("name")):
-        return False
-    found: dict[str, Any] = {}
-    return all(found.setdefault(str(config.get(name)), config.get(key)) == config.get(key) for config in configs)
-
-
-def natural_key(path: Path) -> list[tuple[int, Any]]:
-    """A sort key in which numbers have their natural order: 10 comes after 9.
-
-    >>> sorted([Path("a/10"), Path("a/9"), Path("a/b")], key=natural_key)
-    [PosixPath('a/9'), PosixPath('a/10'), PosixPath('a/b')]
-    """
-    return [(0, int(part)) if part.isdigit() else (1, part) for part in path.parts]
+def head(run_set: RunSet, title: str, results: Sequence[str] = (), remarks: Sequence[str] = ()) -> Markup:
+    """The number of runs by status, the best run, results of searches, and remarks."""
+    states = Counter(run.state for run in run_set.runs)
+    values = {state: str(count) for state, count in states.most_common()}
+    best = run_set.ranked()[:1]
+    if best and run_set.target:
+        values[f"best {metric_label(run_set.target)}"] = number(measured(best[0].results[run_set.target]))
+        values["of run"] = run_set.name(best[0])
+    badges = [badge(state) for state in states]
+    return concat(
+        tag("h1", f"{len(run_set.runs)} runs", *badges),
+        tag("p", title, class_="sub mono"),
+        *(tag("p", result) for result in results),
+        notes([*remarks, *(f"{run_set.name(run)}: {note}" for run in run_set.runs for note in run.notes)][:MAX_NOTES]),
+        tiles(values),
+    )
 
 
-# The page sections about two runs: differences of config, metrics and dumps.
+def sections(run_set: RunSet, home: Path) -> list[Section]:
+    """The sections; links are relative to the folder `home`."""
+    failed = [run for run in run_set.runs if run.status.get("error")]
+    return [
+        Section("Runs", _runs(run_set, home)),
+        Section("Failures", concat(*(_failure(run_set, run) for run in failed))),
+        Section("Over seeds", _seeds(run_set) if run_set.has_seeds else None),
+        Section("Curves", _curves(run_set)),
+        Section("Effect of each key", slices(run_set)),
+        Section("All keys", parallel_coordinates(run_set)),
+    ]
+
+
+def _runs(run_set: RunSet, home: Path) -> Markup:
+    """A row for each run, the best one first; those without the result follow."""
+    columns = ("run", "status", *map(run_set.label, run_set.keys), *map(metric_label, run_set.results), *_SPEED)
+    ranked = run_set.ranked()
+    rows = [_row(run_set, run, home) for run in [*ranked, *(run for run in run_set.runs if run not in ranked)]]
+    target = run_set.target
+    direction = "descending" if target and run_set.is_maximized(target) else "ascending"
+    return table(columns, rows, sortable=True, sorted_by=(metric_label(target), direction) if target else None)
+
+
+def _row(run_set: RunSet, run: RunRecord, home: Path) -> tuple[Content, ...]:
+    page = run.folder / "report.html"
+    target = page if page.is_file() and real_path(page).parent != real_path(home) else run.folder
+    values = [run.config.get(key) for key in run_set.keys]
+    cells = [
+        value if isinstance(value, _SCALARS) and not isinstance(value, bool) else format_value(value)
+        for value in values
+    ]
+    results = [measured(run.results.get(name)) for name in run_set.results]
+    speeds = [run.summary.get(name) for name in ("steps_per_second", "train_seconds")]
+    digits = (1, 2)
+    rounded = [round(x, n) if isinstance(x, float) else None for x, n in zip(speeds, digits, strict=True)]
+    return (link(target, home, run_set.name(run)), badge(run.state), *cells, *results, run.step, *rounded)
+
+
+def _failure(run_set: RunSet, run: RunRecord) -> Markup:
+    return concat(tag("h3", run_set.name(run)), tag("pre", str(run.status["error"]), class_="error"))
+
+
+def _seeds(run_set: RunSet) -> Markup:
+    """A row for each group: number of seeds, mean and deviation of every result."""
+    head = tuple(f"{metric_label(name)} {what}" for name in run_set.results for what in ("mean", "\N{PLUS-MINUS SIGN}"))
+    rows = []
+    for group in run_set.groups:
+        cells: list[Content] = []
+        for name in run_set.results:
+            values = group.values(name)
+            cells.append(MeasuredValue(values.mean()) if len(values) else None)
+            cells.append(MeasuredValue(values.std(ddof=1)) if len(values) > 1 else None)
+        rows.append((group.name, len(group.runs), *cells))
+    text = "Sample standard deviations: divided by the number of seeds less one."
+    return concat(table(("runs", "seeds", *head), rows, sortable=True), tag("p", text, class_="sub"))
+
+
+def _curves(run_set: RunSet) -> Markup | None:
+    """The losses of all runs; for runs that differ only in the seed also the mean with a band of one deviation."""
+    with_curve = [run for run in run_set.runs if len(run.metrics.steps) > 1]
+    drawn = with_curve
+    if len(with_curve) > MAX_CURVES:
+        drawn = [run for run in run_set.ranked() if run in with_curve][:MAX_CURVES]
+    if not drawn:
+        return None
+    window = max(1, min(len(run.metrics.steps) for run in drawn) // 25)
+    colours = _colours(run_set)
+    groups = sorted(run_set.groups, key=lambda group: colours[group.name] != GREY)  # colours are drawn above grey
+    lines = [line for group in groups for line in _lines(run_set, group, drawn, window, colours[group.name])]
+    title = f"Loss of each run, mean of {window} steps" if window > 1 else "Loss of each run"
+    columns = max(60, min(500, MAX_POINTS // len(drawn)))
+    charts = [chart(title, lines, may_be_log=True, zero=True, has_legend=False, columns=columns)]
+    bands = [line for group in run_set.groups for line in _band(group, drawn, window, colours[group.name])]
+    if run_set.has_seeds and bands:
+        charts.insert(0, chart("Loss, mean and deviation over seeds", bands, zero=True, has_legend=False))
+    text = f"The best {len(drawn)} of {len(with_curve)} runs are drawn." if len(drawn) < len(with_curve) else None
+    return concat(
+        tag("div", *(tag("div", one, class_="wide") for one in charts), class_="charts"),
+        _legend(colours),
+        tag("p", text, class_="sub") if text else None,
+    )
+
+
+def _lines(run_set: RunSet, group: SeedGroup, drawn: list[RunRecord], window: int, colour: int) -> Iterator[ChartLine]:
+    for run in (run for run in group.runs if run in drawn):
+        style = "thin" if colour == GREY else "line"
+        name = f"{run_set.name(run)}: {group.name}" if len(run_set.groups) > 1 else run_set.name(run)
+        yield ChartLine(name, curve(run.metrics.steps, running_mean(run.metrics.losses, window)), colour, style)
+
+
+def _band(group: SeedGroup, drawn: list[RunRecord], window: int, colour: int) -> Iterator[ChartLine]:
+    curves = [(r.metrics.steps, running_mean(r.metrics.losses, window)) for r in group.runs if r in drawn]
+    found = spread(curves) if len(curves) > 1 else None
+    if found is None or len(found.steps) < 2:
+        return
+    upper = downsample(found.steps, found.mean + found.deviation, BAND_COLUMNS)
+    lower = downsample(found.steps, found.mean - found.deviation, BAND_COLUMNS)
+    yield ChartLine(group.name, [*upper, *reversed(lower)], colour, "band")
+    yield ChartLine(
+        f"{group.name}, mean of {len(curves)} seeds", downsample(found.steps, found.mean, BAND_COLUMNS), colour
+    )
+
+
+def _colours(run_set: RunSet) -> dict[str, int]:
+    """A colour for each group; if there are too many groups, one for the best, and grey for the others."""
+    names = [group.name for group in run_set.groups]
+    if len(names) <= COLOURS:
+        return {name: number for number, name in enumerate(names, 1)}
+    best = run_set.ranked()[:1]
+    best_group = next((group.name for group in run_set.groups if best and best[0] in group.runs), names[0])
+    return {name: 1 if name == best_group else GREY for name in names}
+
+
+def _legend(colours: dict[str, int]) -> Markup | None:
+    if len(colours) < 2:
+        return None
+    named = colours
+    if len(colours) > COLOURS:
+        best = next(name for name, colour in colours.items() if colour != GREY)
+        named = {f"best: {best}": 1, f"{len(colours) - 1} others": GREY}
+    return legend((f"{'thin' if colour == GREY else 'line'} c{colour}", name) for name, colour in named.items())
+
+
+# Two runs: differences of config, metrics and dumps.
 
 DEFAULT = MetricTolerance()
 _COLUMNS = ("tensor", "shape", "outside", "elements", "max abs", "max rel", "max ulp")
@@ -185,7 +203,7 @@ _REASONS = {
 }
 
 
-def sections(a: RunRecord, b: RunRecord, tolerance: MetricTolerance = DEFAULT) -> Iterator[Section]:
+def pair_sections(a: RunRecord, b: RunRecord, tolerance: MetricTolerance = DEFAULT) -> Iterator[Section]:
     """The comparison of configs and metrics, and that of the dumps if both runs have one."""
     found = compare_runs(a, b, tolerance)
     parts: list[Markup] = [_verdict(found["same"], verdict(found))]
@@ -206,8 +224,8 @@ def _dumps(a: RunRecord, b: RunRecord) -> Markup:
     counts = found["compared"]
     if found["same"]:
         what = f"{counts['operators']} operators and {counts['values']} parameters and constants agree"
-        notes = (tag("p", note, class_="sub") for note in remarks(found))
-        return concat(_verdict(True, f"{what} within {tolerance_text(found)}"), *notes)
+        below = (tag("p", note, class_="sub") for note in remarks(found))
+        return concat(_verdict(True, f"{what} within {tolerance_text(found)}"), *below)
     first = found["first"] or found["earlier"]
     details = {
         "operator": first["name"],

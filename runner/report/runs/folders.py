@@ -1,4 +1,4 @@
-"""Whether a directory is a run or a sweep that runner made, and what in it is of someone else."""
+"""Folders of runs and sweeps: whether runner made a directory, what in it is of someone else, and `runner rm`."""
 
 import os
 from argparse import Namespace

@@ -1,4 +1,7 @@
-"""`runner ls`: lists the runs below a folder, newest first, including those whose files are damaged."""
+"""`runner ls`: lists the runs below a folder, newest first, including those whose files are damaged.
+
+Before the command stand its parts: the figures of a run, the selection of runs, and the table.
+"""
 
 import json
 import sys
@@ -13,9 +16,15 @@ from runner.config.code import OUTPUTS, SWEEPS, project
 from runner.errors import ConfigError, nearest
 from runner.host.console import visible
 from runner.host.json import without_lists
-from runner.report.format import format_value
-from runner.report.record import RunRecord, is_number, metric_text, open_console, run_directories
-from runner.report.runs.tail import last_events
+from runner.report.record import (
+    RunRecord,
+    format_value,
+    is_number,
+    last_events,
+    metric_text,
+    open_console,
+    run_directories,
+)
 from runner.validation.rules import Frozen
 
 # What `runner ls` shows of a run: names, state, loss and metrics, and any key of its config.
@@ -278,7 +287,7 @@ def _is_numeric(name: str, runs: Sequence[RunFigures]) -> bool:
     return all(isinstance(value, int | float) or value is None for value in values)
 
 
-# `runner ls`: lists the runs below a folder, newest first, including those whose files are damaged.
+# The command.
 
 _COLOURS = {
     "ok": "green",

@@ -13,10 +13,9 @@ from runner.errors import ConfigError
 from runner.experiment.sweep import journal
 from runner.host.console import ConsoleStream, visible
 from runner.host.json import without_lists
-from runner.report.record import RunRecord, is_number, run_directories
+from runner.report.record import MetricsTail, RunRecord, is_number, run_directories
 from runner.report.runs.folders import is_run
 from runner.report.runs.list import EVALUATION, default_folders, find_runs
-from runner.report.runs.tail import MetricsTail
 
 # How far a run is: its state, epoch, step, loss and speed, from its files.
 
@@ -135,7 +134,7 @@ def _whole(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
-# `runner watch`: follows a run, which it only reads, until it has ended.
+# The command.
 
 INTERVAL = 0.2  # seconds between two looks, each of which takes a tenth of a millisecond
 EVERY = 10.0  # seconds after which an epoch that lasts longer has another line, where there is no terminal

@@ -20,10 +20,10 @@ from runner.errors import ConfigError
 from runner.nn.cell import Cell
 from runner.nn.steps import EagerStep, GraphStep, Step
 from runner.observe.profile import files, record
-from runner.observe.profile.fp_bp_points import check_point
 from runner.observe.profile.record import Clock, ProfileRecord, operators_in
 from runner.observe.profile.settings import ProfileSettings, ProfileTarget
 from runner.observe.profile.single_op import SingleOperator, TimingStatistics, measure_time, parse_operator
+from runner.observe.profile.steps import check_point
 from runner.train.callback import Callback, CallbackList, RunContext
 from runner.train.callback.base import Event
 from runner.train.loop import StepByStep

@@ -17,8 +17,8 @@ from runner import context, nn, ops
 from runner.errors import ConfigError, StorageError
 from runner.host import files
 from runner.observe import graph
-from runner.observe.dump.cann import SyncName
 from runner.observe.dump.dumper import Dumper
+from runner.observe.dump.files import SyncName
 from runner.observe.dump.settings import DumpSettings, Iterations
 
 STEPS = Iterations.parse("0|3-4")

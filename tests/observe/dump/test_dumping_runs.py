@@ -25,7 +25,7 @@ from runner.dataset import NumpySlicesDataset
 from runner.errors import StorageError
 from runner.experiment.resume import resume
 from runner.host import files, seed
-from runner.observe.dump.cann import SyncName
+from runner.observe.dump.files import SyncName
 from runner.train import Model
 
 SMALL = (

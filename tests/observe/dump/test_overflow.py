@@ -23,14 +23,14 @@ def numbers(content, at, count):
     ("kind", "units"), [(1, {"AI Core"}), (2, {"DHA Atomic Add"}), (3, {"AI Core", "DHA Atomic Add"})]
 )
 def test_a_record_is_where_the_layout_says(kind, units):
-    content = dumper.record_overflow(kind, 57, 563, 514)
+    content = dumper.overflow_record(kind, 57, 563, 514)
     assert len(content) == 2048
     for unit, (place, status) in SECTIONS.items():
         hit = unit in units
         assert numbers(content, place, 6) == ([514, 563, 57, 0, 0, 0] if hit else [0] * 6)
         states = numbers(content, status, 3)
         assert states == ([0, 0, 1] if unit == "AI Core" else [1, 0, 0]) if hit else [0, 0, 0]
-    parsed = dumper.parse(content)
+    parsed = dumper.parse_overflow_record(content)
     assert {unit for unit, section in parsed.items() if section["status"]} == units
 
 
@@ -40,7 +40,7 @@ def test_a_record_of_a_device():
     struct.pack_into("<6Q", content, 256, 514, 563, 57, 0, 0x1008005B0000, 0x100800297000)
     struct.pack_into("<3Q", content, 1024, 0x1008005AE000, 1, 32)
     quiet = dict.fromkeys(NAMES, 0) | {"pc_start": "0x0", "para_base": "0x0", "status": 0}
-    assert dumper.parse(bytes(content)) == {
+    assert dumper.parse_overflow_record(bytes(content)) == {
         "DHA Atomic Add": quiet,
         "L2 Atomic Add": quiet,
         "AI Core": {
@@ -55,13 +55,15 @@ def test_a_record_of_a_device():
             "status": 32,
         },
     }
-    assert json.loads(json.dumps(dumper.parse(memoryview(content)))) == dumper.parse(content)
+    assert json.loads(json.dumps(dumper.parse_overflow_record(memoryview(content)))) == dumper.parse_overflow_record(
+        content
+    )
 
 
 @pytest.mark.parametrize("size", [0, 1047, 2047, 2049])
 def test_a_record_of_another_size(size):
     with pytest.raises(DataError) as caught:
-        dumper.parse(bytes(size))
+        dumper.parse_overflow_record(bytes(size))
     assert caught.value.rows == {"expected": "2048 bytes", "found": f"{size} bytes"}
 
 

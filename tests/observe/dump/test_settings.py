@@ -5,8 +5,8 @@ import pytest
 from tables import table
 
 from runner import dtype as dt
-from runner.observe.dump.cann import AsyncName, NpyName, SyncName, sanitised
 from runner.observe.dump.dumper import KernelSelection
+from runner.observe.dump.files import AsyncName, NpyName, SyncName, sanitised
 from runner.observe.dump.settings import Iterations
 from runner.types import TensorType
 from runner.validation.rules import Invalid

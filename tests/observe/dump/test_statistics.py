@@ -10,7 +10,7 @@ from tables import table
 
 from runner import dtype as dt
 from runner.observe.dump import writers
-from runner.observe.dump.cann import AsyncName
+from runner.observe.dump.files import AsyncName
 
 RNG = np.random.default_rng(7)
 INF, NAN = np.inf, np.nan

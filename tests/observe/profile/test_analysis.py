@@ -102,7 +102,7 @@ def test_the_steps_of_a_sink_have_equal_shares():
     rows = Analysis(made, SETTINGS).steps
     assert [row.stop for row in rows] == [2000, 3000, 4000, 5000]
     assert all(row.fp is None for row in rows)
-    assert files.detail(Analysis(made, SETTINGS)).count("\n") == 1  # nothing is known of the borders
+    assert files.step_trace_table(Analysis(made, SETTINGS)).count("\n") == 1  # nothing is known of the borders
 
 
 def test_exchanges_count_as_long_as_in_steps_that_are_not_profiled():
@@ -120,7 +120,7 @@ def test_exchanges_count_as_long_as_in_steps_that_are_not_profiled():
     assert figures.pause_factor == pytest.approx(240 / 400)
     assert figures.parts["aggregation"].value == pytest.approx(60 + 200 * 240 / 400)
     assert sum(measure.total for measure in figures.operator_times) == pytest.approx(1000)
-    rows = files.detail(figures).splitlines()
+    rows = files.step_trace_table(figures).splitlines()
     assert rows[0].endswith(
         "tail,stream_0_0_AllReduce-op3,stream_0_0_AllReduce-op3_start_point,stream_0_0_AllReduce-op3_end_point"
     )
@@ -133,7 +133,7 @@ def test_exchanges_count_as_long_as_in_steps_that_are_not_profiled():
 def test_inference_has_no_backward_columns():
     made = record()
     made.operators = {FORWARD: made.operators[FORWARD]}
-    text = files.detail(Analysis(made, SETTINGS)).splitlines()
+    text = files.step_trace_table(Analysis(made, SETTINGS)).splitlines()
     assert text[0] == "step_num,start_point,end_point,total,fp_point,iteration_interval,fp"
     number, start, end, total, fp, interval, forward = map(int, text[4].split(","))
     assert (number, total, interval + forward) == (4, end - start, total)
@@ -141,7 +141,7 @@ def test_inference_has_no_backward_columns():
 
 
 def test_ticks():
-    rows = files.detail(analysis(SETTINGS)).splitlines()
+    rows = files.step_trace_table(analysis(SETTINGS)).splitlines()
     assert rows[1].startswith("1,0,110,110,17,")  # 171 ns after the beginning: 17 ticks
     assert rows[-1].startswith("-,")
 
@@ -155,10 +155,10 @@ def test_a_point_that_the_compiler_has_merged_is_a_remark():
 
 def test_types_and_details_on_paper():
     figures = analysis(SETTINGS)
-    rows = files.types(figures).splitlines()
+    rows = files.type_table(figures).splitlines()
     assert rows[1].startswith("Neg,2,2,0.000767,")  # (333.3 + 433.3) ns
     assert rows[2].startswith("Sub,1,1,0.000233,")
-    first = files.detail_table(figures, ProfileTarget("graph", "gpu")).splitlines()[1].split(",")
+    first = files.operator_table(figures, ProfileTarget("graph", "gpu")).splitlines()[1].split(",")
     assert first[:5] == ["Device", "Neg", "Neg-op1", BACKWARD, "1"]
 
 

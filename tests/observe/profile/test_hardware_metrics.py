@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 from profile_training import Training
 
+from runner.observe.profile.files import hardware_metrics
 from runner.observe.profile.record import COUNTERS, Counter, Counters, ProfileRecord, measure_peak
 from runner.observe.profile.settings import METRICS
-from runner.observe.profile.single_op import table
 
 SOFTWARE = 1  # a perf_type_id
 TASK_CLOCK = Counter("task_clock", SOFTWARE, 1)  # nanoseconds of processor time
@@ -86,12 +86,13 @@ def test_counters_become_rates():
     calls = [SimpleNamespace(start=0, stop=500_000, steps=3), SimpleNamespace(start=600_000, stop=1_100_000, steps=1)]
     record = ProfileRecord(0, calls=calls, missing_counters={"l2_write": "no"})
     record.counters = {"main_mem_read": 1000, "l2_read": 8, "cycles": 400, "stalled_cycles_backend": 100}
-    memory = table(SimpleNamespace(record=record), "Memory", None)
+    memory = hardware_metrics(SimpleNamespace(record=record), "Memory", None)
     assert memory["counted_per_step"]["main_mem_read"] == 250
     assert memory["main_mem_read_bw_gbytes_per_second"] == pytest.approx(1000 * 64 / 1e-3 / 1e9)
     assert memory["l2_read_bw_gbytes_per_second"] == pytest.approx(8 * 64 / 1e-3 / 1e9)
     assert memory["missing"] == {"l2_write": "no"}
-    assert table(SimpleNamespace(record=record), "ResourceConflictRatio", None)["stalled_cycles_backend_ratio"] == 0.25
+    conflicts = hardware_metrics(SimpleNamespace(record=record), "ResourceConflictRatio", None)
+    assert conflicts["stalled_cycles_backend_ratio"] == 0.25
 
 
 def test_metrics_that_are_missing_are_on_the_console_by_reason(tmp_path, monkeypatch):

@@ -375,7 +375,7 @@ def test_threads_are_those_of_the_profiled_program(tmp_path, monkeypatch):
     """A graph of this size keeps one thread busy, whatever the machine has; PyNative mode uses all."""
     measured = []
     monkeypatch.setattr(
-        "runner.observe.profile.record.measure_peak", lambda threads: measured.append(threads) or Peak(1e9, 1e9)
+        "runner.observe.profile.files.measure_peak", lambda threads: measured.append(threads) or Peak(1e9, 1e9)
     )
     monkeypatch.setattr("runner.device.usable_cores", lambda: 3)
     for mode, sunk in WAYS:

@@ -17,7 +17,8 @@ import pytest
 from runner import cli
 from runner.errors import DataError
 from runner.host import files
-from runner.observe.dump import dumper, mapping_csv
+from runner.observe.dump import dumper
+from runner.observe.dump.files import long_names
 from runner.observe.dump.layouts import FORMATS, from_nchw
 from runner.report.dump.convert import FAILED_LIST
 
@@ -189,7 +190,7 @@ def test_memory_of_the_device(tmp_path, monkeypatch):
 @pytest.mark.parametrize("words", ["", "-f NCHW", "-t bin"])
 def test_records_of_overflows(tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
-    record = np.frombuffer(dumper.record_overflow(1, 57, 16), np.uint8)
+    record = np.frombuffer(dumper.overflow_record(1, 57, 16), np.uint8)
     put("Opdebug.Node_OpDebug.57.16.9", foreign.second("Node_OpDebug", [], [(record, "ND", ())]))
     put("Opdebug.Node_OpDebug.58.16.9", foreign.second("Node_OpDebug", [], [(record[:-1], "ND", ())]))
     assert convert("-d", ".", "-out", "out", *words.split()) == 7
@@ -341,7 +342,7 @@ def test_a_damaged_mapping(tmp_path):
     for content in (b"\xff\xfe,x\n", b'"unclosed,' + b"x" * 200_000):
         (tmp_path / "mapping.csv").write_bytes(content)
         with pytest.raises(DataError) as caught:
-            mapping_csv.read(tmp_path)
+            long_names(tmp_path)
         assert caught.value.rows["file"] == str(tmp_path / "mapping.csv")
 
 

@@ -12,7 +12,7 @@ from dump_files import ORDER, RELU, asynchronous, npy, step, sync
 from tables import table
 
 from runner.errors import ConfigError, DataError, StorageError
-from runner.observe.dump.cann import AsyncName, sanitised
+from runner.observe.dump.files import AsyncName, sanitised
 from runner.report.dump.match import DumpSide, match
 from runner.report.dump.reader import DumpEntry
 from runner.report.dump.walk import Dump

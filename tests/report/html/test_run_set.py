@@ -6,7 +6,7 @@ from pathlib import Path
 from run_folders import leave
 from tables import table
 
-from runner.report.html.runs import RunSet, Search
+from runner.report.html.run_set import RunSet, Search
 from runner.report.record import RunRecord
 
 

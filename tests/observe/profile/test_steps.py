@@ -4,7 +4,8 @@ import pytest
 
 from runner import ops
 from runner.errors import ConfigError
-from runner.observe.profile.fp_bp_points import (
+from runner.observe.profile.record import NodeExecution, ProfiledOperator, ProfiledStep, with_parts
+from runner.observe.profile.steps import (
     PointTimes,
     StepPoints,
     check_point,
@@ -12,7 +13,6 @@ from runner.observe.profile.fp_bp_points import (
     find_points,
     point_times,
 )
-from runner.observe.profile.record import NodeExecution, ProfiledOperator, ProfiledStep, with_parts
 
 SCOPES = {
     "Default/net/conv/Neg-op0": ops.Neg(),

@@ -1,0 +1,211 @@
+"""What is said about an ONNX file: what it has, and whether its imported network computes what onnxruntime computes.
+
+`inspect_model` is `runner inspect FILE`, `compare_import` is `runner compare MODEL.onnx RUN`.
+"""
+
+import json
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from runner.compile.session import Session
+from runner.config.check import check
+from runner.config.schema import RunConfig
+from runner.core.values import Tensor
+from runner.device import Device
+from runner.errors import ConfigError, MismatchError, some
+from runner.experiment.build import samples_of
+from runner.experiment.predict import saved_values
+from runner.experiment.run import run_environment
+from runner.importer.file import OnnxGraph, OnnxNode, read_model, with_all_outputs
+from runner.importer.network import (
+    CONSTANT,
+    NO_GRADIENT,
+    AllValues,
+    OnnxNetwork,
+    is_quantized,
+    main_part,
+    roles_of,
+    unsupported,
+    without_copies,
+)
+from runner.observe.tolerance import Measures, Tolerance, measure
+from runner.report.record import open_console, print_line, print_table
+from runner.types import TensorType
+
+# `runner inspect FILE`: what an ONNX file has, and whether it can be trained here.
+
+PLACES = 3  # nodes shown for an operator
+
+
+def inspect_model(args: Namespace) -> int:
+    """Print inputs, outputs, parameters and operators. Returns 0 if it can be trained, otherwise 2."""
+    path = Path(args.file)
+    found = inspect(path, read_model(path))
+    if args.json:
+        print(json.dumps(found, allow_nan=False))  # noqa: T201  output of the command
+    else:
+        _print_content(found)
+    return 0 if found["trainable"] else ConfigError.exit_code
+
+
+def inspect(path: Path, graph: OnnxGraph) -> dict[str, Any]:
+    """What `--json` prints. `trainable` is false when operators are missing; `reason` then says why."""
+    graph = without_copies(graph)
+    try:
+        part, reason = main_part(graph), None
+    except ConfigError as error:
+        part, reason = graph, error.what
+    missing = unsupported(part)
+    if missing and reason is None:
+        reason = NO_GRADIENT if is_quantized(missing) else f"not supported: {', '.join(sorted(missing))}"
+    return {
+        "file": str(path),
+        "opsets": {node.domain or "ai.onnx": node.opset for node in graph.all_nodes()},
+        "inputs": [str(value) for value in graph.inputs],
+        "outputs": [str(value) for value in graph.outputs],
+        "parameters": list(_parameters(part)),
+        "operators": list(_operators(part, missing)),
+        "trainable": reason is None,
+        "reason": reason,
+    }
+
+
+def _parameters(graph: OnnxGraph) -> Iterator[dict[str, Any]]:
+    for name, role in roles_of(graph).items():
+        if role != CONSTANT:
+            array = graph.initializers[name]
+            yield {"name": name, "type": str(TensorType.of(array)), "size": array.size, "role": role}
+
+
+def _operators(graph: OnnxGraph, missing: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    nodes = graph.all_nodes()
+    for operator, count in sorted(Counter(node.operator for node in nodes).items()):
+        places = [node.name for node in nodes if node.operator == operator]
+        yield {"operator": operator, "count": count, "supported": operator not in missing, "nodes": places}
+
+
+def _print_content(found: dict[str, Any]) -> None:
+    console = open_console()
+    opsets = ", ".join(f"{domain} {version}" for domain, version in found["opsets"].items())
+    print_line(console, f"{found['file']}: opset {opsets}")
+    for key in ("inputs", "outputs"):
+        for value in found[key]:
+            print_line(console, f"  {key[:-1]:<8} {value}")
+    parameters = found["parameters"]
+    total = sum(one["size"] for one in parameters)
+    rows = [([one["name"], one["type"], one["role"]], "") for one in parameters]
+    title = f"{len(parameters)} parameters, {total:,} elements"
+    print_table(console, [("name", ""), ("type", ""), ("role", "")], rows, title)
+    rows = [_operator_row(one) for one in found["operators"]]
+    print_table(console, [("operator", ""), ("nodes", ""), ("", ""), ("where", "")], rows, "Operators")
+    if found["trainable"]:
+        print_line(console, f"can be trained: runner network=onnx network.path={found['file']} dataset=...", "green")
+    else:
+        print_line(console, f"cannot be trained: {found['reason']}", "bold red")
+
+
+def _operator_row(one: dict[str, Any]) -> tuple[list[str], str]:
+    state = "supported" if one["supported"] else "not supported"
+    cells = [one["operator"], str(one["count"]), state, some(one["nodes"], PLACES)]
+    return cells, "" if one["supported"] else "red"
+
+
+# `runner compare MODEL.onnx RUN`: the imported network of a run against onnxruntime on the file itself.
+
+ROWS = 8  # samples that are compared, unless the file fixes their number
+
+
+def compare_import(args: Namespace) -> int:
+    """Compare and print. Returns 0 if all values agree, otherwise 6. Raises ConfigError and DataError."""
+    found = compare(Path(args.a), check(saved_values(Path(args.b))), Tolerance(args.rtol, args.atol))
+    if args.json:
+        print(json.dumps(found, allow_nan=False))  # noqa: T201  output of the command
+    else:
+        _print_comparison(found)
+    return 0 if found["same"] else MismatchError.exit_code
+
+
+def compare(model: Path, config: RunConfig, tolerance: Tolerance) -> dict[str, Any]:
+    """The values of the file's graph with its weights, in the mode of the run and in onnxruntime, in node order.
+
+    Inference on the first samples of the test split. Raises ConfigError when the run has another kind of network.
+    """
+    if config.network.name != "onnx":
+        rows = {"network": config.network.name, "allowed": "onnx", "repair": "a run with network=onnx"}
+        raise ConfigError("the run has no network of an ONNX file", **rows)
+    with run_environment(config):
+        network = OnnxNetwork(str(model), config.network.output, logits=False)
+        inputs = _inputs(config, network)
+        ours = _values(network, inputs)
+    session = Session(with_all_outputs(model, list(ours)), Device(threads=1))
+    feeds = {value.name: x for value, x in zip(network.graph.inputs, inputs, strict=True)}
+    theirs = session.run({name: feeds[name] for name in session.inputs})
+    return _compared(network, ours, theirs, tolerance)
+
+
+def _inputs(config: RunConfig, network: OnnxNetwork) -> list[np.ndarray]:
+    declared = network.graph.inputs
+    fixed = [value.shape[0] for value in declared if value.shape and isinstance(value.shape[0], int)]
+    data = samples_of(config.dataset, "test")
+    with closing(data.batch(min(fixed[0] if fixed else ROWS, len(data))).read(0)) as batches:
+        arrays = next(iter(batches))[: len(declared)]
+    kinds = [value.dtype.numpy if value.dtype else x.dtype for value, x in zip(declared, arrays, strict=True)]
+    return [np.asarray(x, kind) for x, kind in zip(arrays, kinds, strict=True)]
+
+
+def _values(network: OnnxNetwork, inputs: list[np.ndarray]) -> dict[str, np.ndarray]:
+    cell = AllValues(network)
+    cell.set_train(False)
+    outputs = cell(*map(Tensor, inputs))
+    found = outputs if isinstance(outputs, tuple) else (outputs,)
+    return {name: value.asnumpy() for name, value in zip(cell.names, found, strict=True)}
+
+
+def _compared(
+    network: OnnxNetwork, ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray], tolerance: Tolerance
+) -> dict[str, Any]:
+    largest, first = 0.0, None
+    for node in network.graph.nodes:
+        for name in node.outputs:
+            if name in ours and first is None:
+                measures = _measured(ours[name], theirs[name], tolerance)
+                largest = max(largest, measures.l2 if measures else np.inf)
+                if measures is None or measures.outside:
+                    first = _difference(network.file, node, name, ours[name], theirs[name], measures)
+    finite = float(largest) if np.isfinite(largest) else None
+    return {"same": first is None, "values": len(ours), "largest_distance": finite, "first_difference": first}
+
+
+def _measured(a: np.ndarray, b: np.ndarray, tolerance: Tolerance) -> Measures | None:
+    return measure(a, b, tolerance) if a.shape == b.shape and a.dtype.kind == b.dtype.kind else None
+
+
+def _difference(
+    file: Path, node: OnnxNode, name: str, a: np.ndarray, b: np.ndarray, measures: Measures | None
+) -> dict[str, Any]:
+    types = {"runner": f"{a.dtype} {list(a.shape)}", "onnxruntime": f"{b.dtype} {list(b.shape)}"}
+    where = {"node": node.name, "operator": f"{node.operator}, opset {node.opset}", "value": name}
+    line = {"line": f"{file}:{node.number}  {node}"}
+    if measures is None:
+        return where | line | types
+    numbers = {"outside": measures.outside, "elements": measures.elements, "max_abs": measures.max_abs}
+    return where | line | types | {key: number for key, number in numbers.items() if np.isfinite(number)}
+
+
+def _print_comparison(found: Mapping[str, Any]) -> None:
+    console = open_console()
+    if found["same"]:
+        distance = f"the largest distance |A - B| / |B| is {found['largest_distance']:.1e}"
+        print_line(console, f"all {found['values']} values agree with onnxruntime; {distance}", "green")
+        return
+    print_line(console, "the first value that differs from onnxruntime's", "bold red")
+    first = found["first_difference"]
+    width = max(map(len, first))
+    for key, value in first.items():
+        print_line(console, f"  {key:<{width}}  {value}")
