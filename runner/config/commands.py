@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+from runner import rundir
 from runner.errors import ConfigError
 from runner.validation.paths import path_problem
 
@@ -398,8 +399,6 @@ exit codes
 
 # The arguments of the commands about run directories: `ls`, `rm`, `watch`; as `command_arguments`.
 
-STATES = ("ok", "running", "interrupted", "failed", "killed", "broken")  # of a run, as `runner ls` shows them
-
 
 def ls(parser: Parser) -> None:
     """`runner ls`."""
@@ -421,7 +420,12 @@ exit codes
     add = parser.flags.add_argument
     status = "only runs with this status; repeatable"
     add(
-        "--status", action="append", default=[], choices=STATES, metavar="STATUS", help=f"{status}: {', '.join(STATES)}"
+        "--status",
+        action="append",
+        default=[],
+        choices=rundir.STATES,
+        metavar="STATUS",
+        help=f"{status}: {', '.join(rundir.STATES)}",
     )
     where = "only runs whose config, or column, has this value; repeatable"
     add("--where", action="append", default=[], metavar=OVERRIDE, help=where)

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from runner import rundir
 from runner.host.console import visible
 
-FILES = ("model/network.onnx", "metrics.jsonl", "checkpoints")
+FILES = (rundir.NETWORK, rundir.METRICS, rundir.CHECKPOINTS)
 
 
 def summary_text(summary: Mapping[str, Any]) -> str:

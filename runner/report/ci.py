@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from runner import rundir
 from runner.config.schema import changed_keys
 from runner.errors import ConfigError, DataError, MismatchError, RunnerError
 from runner.host import files, json
@@ -73,10 +74,10 @@ def from_run(folder: Path) -> Golden:
     """The results of a finished run. Raises ConfigError if it is not finished, DataError without a valid checkpoint."""
     run = RunRecord(folder)
     if not folder.is_dir() or not run.status:
-        raise ConfigError("not a run directory", path=folder, missing="status.json", hint="runner ls lists runs")
+        raise rundir.not_a_run(folder)
     if run.state != "ok" and run.status.get("exit_code") != 6:  # a run that does not meet `expect` is finished too
         raise ConfigError("the run is not finished", path=folder, status=run.state, hint=f"runner resume {folder}")
-    found, damaged = state.newest(folder / "checkpoints", run.checkpoint_prefix)
+    found, damaged = state.newest(folder / rundir.CHECKPOINTS, run.checkpoint_prefix)
     if found is None:
         raise DataError("no valid checkpoint", path=folder, found="; ".join(damaged) or "none")
     # The manifest has the actual number of threads. The check is for changes of the code, also that of the user.

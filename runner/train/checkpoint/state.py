@@ -16,10 +16,9 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from runner import dtype as dt
+from runner import dtype as dt, rundir
 from runner.errors import ConfigError, DataError, StorageError, some
 from runner.host import files, json as json_data
-from runner.host.ownership import RECORD
 from runner.validation.arguments import whole
 from runner.validation.rules import Frozen
 
@@ -211,7 +210,7 @@ def sweep_run(folder: Path) -> None:
     sweep_temporaries(folder)
     for name in files.names(folder):
         inside = folder / name
-        if inside.is_dir() and not inside.is_symlink() and not (inside / RECORD).exists():
+        if inside.is_dir() and not inside.is_symlink() and not (inside / rundir.OWNER).exists():
             sweep_run(inside)
 
 
