@@ -14,7 +14,7 @@ from patience import PATIENCE
 
 import runner
 from runner import cli, register, rundir
-from runner.config.commands import CommandLine
+from runner.config.command_line import CommandLine
 from runner.errors import BusyError, DeviceError, MismatchError, StorageError, TrainingError
 from runner.experiment import launch, run as experiment
 from runner.report.runs import list as list_runs

@@ -1,6 +1,6 @@
 """Tab completion: commands, flags and their values, paths, run directories, overrides.
 
-All candidates except overrides are derived from the parsers (`runner.config.commands`). A shell calls this on every
+All candidates except overrides are derived from the parsers (`runner.commands`). A shell calls this on every
 key press, so only the necessary modules are loaded; errors are ignored because the line is incomplete.
 """
 
@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from runner import rundir
-from runner.config.commands import OVERRIDE
+from runner.config.command_line import OVERRIDE
 from runner.errors import RunnerError
 
 # Shells split candidates at spaces, and bash expands them: a file named `$(rm x)` must not be a candidate.

@@ -36,7 +36,7 @@ from runner import rundir
 from runner.config import code, gate, overrides as lines_of, read
 from runner.config.check import examine
 from runner.config.code import OUTPUTS, SWEEPS, project
-from runner.config.commands import CommandLine
+from runner.config.command_line import CommandLine
 from runner.config.gate import Typed, check_limits, path_error, path_errors, typed_values
 from runner.config.groups import GROUPS, REGISTERED
 from runner.config.groups.entries import KEPT_KEYS

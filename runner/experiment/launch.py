@@ -1,14 +1,16 @@
 """From overrides to a finished run: compose, check, claim a folder, record, run, and keep `status.json`."""
 
+import shlex
+import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from runner import rundir
 from runner.config import code
-from runner.config.commands import CommandLine
+from runner.config.command_line import CommandLine
 from runner.config.compose import Composition, compose
 from runner.config.gate import link_errors
 from runner.config.groups.services import is_requested as is_tracked
@@ -18,7 +20,7 @@ from runner.experiment import evaluate, output_directories, run as experiment, t
 from runner.experiment.manifest import ConfiguredRun
 from runner.experiment.ranks.processes import on_all_ranks, processes_of, report_on_first_rank
 from runner.host import files
-from runner.host.console import Console
+from runner.host.console import Console, visible
 from runner.host.lazy import gc_paused
 from runner.host.process import stopped_by_signals
 
@@ -96,3 +98,41 @@ def run_status(request: RunRequest) -> Iterator[None]:
     locked = files.locked(request.folder / rundir.LOCK)
     with Console() as console, locked, rundir.kept_status(request.folder, names, console, request.resume):
         yield
+
+
+# What a command prints at the end of a run.
+
+FILES = (rundir.NETWORK, rundir.METRICS, rundir.CHECKPOINTS)
+
+
+def print_summary(summary: Mapping[str, Any]) -> None:
+    """Print it on standard output."""
+    sys.stdout.write(summary_text(summary))
+
+
+def summary_text(summary: Mapping[str, Any]) -> str:
+    """The metrics, the speed and the files of a run, and commands for it, as lines; "" for a sweep, which has no
+    summary."""
+    lines = []
+    metrics = summary.get("metrics") or {}
+    numbers = {name: value for name, value in metrics.items() if not isinstance(value, list)}
+    if numbers:
+        values = ", ".join(f"{visible(name)} {value:.4f}" for name, value in numbers.items())
+        steps, speed = summary["steps"], summary["steps_per_second"]
+        split = f"on the {summary.get('split', 'test')} split"
+        lines.append(f"{values} {split}" + (f"; {steps} steps at {speed:.0f} steps/s" if speed else ""))
+    if summary.get("run_dir"):
+        lines += _locations(Path(summary["run_dir"]))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _locations(folder: Path) -> list[str]:
+    found = [name for name in FILES if (folder / name).exists()]
+    name = shlex.quote(visible(str(folder)))
+    return [
+        f"run directory: {visible(str(folder))}",
+        *([f"files: {', '.join(found)}"] if found else []),
+        f"next: runner report {name}",
+        f"      runner predict {name} FILE",
+        "      runner ls",
+    ]

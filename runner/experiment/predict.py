@@ -1,5 +1,6 @@
 """Predictions of a trained network for new files."""
 
+import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -42,9 +43,10 @@ OF_TRAINING = ("dump", "profiling", "tracking", "parallel", "expect", "save_grap
 OF_SESSION = ("auto_tune_mode", "enable_exception_dump", "profiling_mode", "op_debug_level")
 
 
-def main(words: Sequence[str], given_code: Sequence[str] = ()) -> dict[str, Any]:
-    """Evaluate a run and return the summary; `words` are its directory and overrides. Raises RunnerError."""
-    return evaluate(*folder_and_overrides(words, "runner eval --help"), given_code)
+def main(args: argparse.Namespace) -> int:
+    """Evaluate a run and print the summary. Raises RunnerError."""
+    launch.print_summary(evaluate(*folder_and_overrides(args, "runner eval --help"), args.code))
+    return 0
 
 
 def evaluate(folder: str | Path, lines: Sequence[str] = (), given_code: Sequence[str] = ()) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """`runner resume RUN_DIR`: resume an interrupted run from its newest valid checkpoint."""
 
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,23 +23,22 @@ from runner.validation.paths import ALLOWED, path_problem
 from runner.validation.rules import show
 
 
-def main(words: Sequence[str], force: bool, given_code: Sequence[str] = ()) -> dict[str, Any]:
-    """Resume a run or a sweep: `words` are its directory and overrides, in any order, `given_code` is that of `--code`.
-
-    Returns the summary; a sweep has none. Raises RunnerError.
-    """
-    folder, lines = folder_and_overrides(words, "runner resume --help")
+def main(args: argparse.Namespace) -> int:
+    """Resume a run or a sweep and print the summary; a sweep has none. Raises RunnerError."""
+    folder, lines = folder_and_overrides(args, "runner resume --help")
     if script.is_script_run(folder):
-        script.resume(folder, lines, force)
+        script.resume(folder, lines, args.force)
     if (folder / rundir.SWEEP).exists():
         on_all_ranks(lambda: _check_one_process(folder, "jobs of a sweep are single processes"))
-        sweep.resume(folder, lines, force, given_code)
-        return {}
-    return resume(folder, lines, force, given_code)
+        sweep.resume(folder, lines, args.force, args.code)
+    else:
+        launch.print_summary(resume(folder, lines, args.force, args.code))
+    return 0
 
 
-def folder_and_overrides(words: Sequence[str], usage: str) -> tuple[Path, list[str]]:
+def folder_and_overrides(args: argparse.Namespace, usage: str) -> tuple[Path, list[str]]:
     """The run directory and the overrides among the words of a command, in any order. Raises ConfigError."""
+    words = [args.run, *args.overrides]
     lines = [word for word in words if "=" in word or word.startswith("~")]
     folders = [word for word in words if word not in lines]
     if len(folders) != 1:

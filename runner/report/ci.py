@@ -7,6 +7,7 @@ import re
 import sys
 import time
 import xml.etree.ElementTree as xml
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -402,13 +403,13 @@ def _short(tensor: dict[str, Any] | None) -> str | None:
 _MAX_ROWS = 12  # of the error
 
 
-def main(file: str, run: str | None, should_update: bool) -> int:
-    """Update the file from a run, or check the run against it. `run` None means the newest run.
+def main(args: Namespace) -> int:
+    """Update the file from a run, by default the newest one, or check the run against it.
 
     Raises MismatchError if the results differ, ConfigError and DataError for what cannot be compared.
     """
-    folder = newest_run() if run is None else Path(run)
-    return update(Path(file), folder) if should_update else check(Path(file), folder)
+    folder = newest_run() if args.run is None else Path(args.run)
+    return update(Path(args.file), folder) if args.update else check(Path(args.file), folder)
 
 
 def newest_run() -> Path:

@@ -30,10 +30,12 @@ from runner.report.record import RunRecord, open_console, print_line, print_tabl
 
 
 def main(args: Namespace) -> int:
-    """Compare two runs and print the result. Returns 0 if they agree, otherwise 6.
+    """Compare two runs, or an .onnx file with a run, and print the result. Returns 0 if they agree, otherwise 6.
 
     Raises ConfigError for mutually exclusive flags, and the errors of the dump comparison.
     """
+    if Path(args.a).suffix == ".onnx":
+        return compare_import(args)
     metric_flags = [f"--{name}" for name in ("csv", "md", "metrics") if getattr(args, name)]
     dump_flags = [f"--{name}" for name in ("all", "dumps", "strict") if getattr(args, name)]
     if metric_flags and dump_flags:

@@ -17,7 +17,7 @@ from soak import thinned
 
 import runner
 from runner.cli import run_command
-from runner.config.commands import CommandLine
+from runner.config.command_line import CommandLine
 from runner.errors import BusyError, TrainingError
 from runner.experiment import output_directories
 from runner.experiment.resume import resume

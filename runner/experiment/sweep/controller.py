@@ -16,7 +16,7 @@ from runner import rundir
 from runner.config import overrides
 from runner.config.check import examine
 from runner.config.code import loaded_files
-from runner.config.commands import CommandLine
+from runner.config.command_line import CommandLine
 from runner.config.compose import Composition, Loader, compose
 from runner.config.gate import path_errors
 from runner.config.groups import search

@@ -20,7 +20,7 @@ from runner import rundir
 from runner.config import overrides
 from runner.config.check import examine
 from runner.config.code import Source, load
-from runner.config.commands import CommandLine
+from runner.config.command_line import CommandLine
 from runner.config.compose import (
     SUBDIR,
     Loader,

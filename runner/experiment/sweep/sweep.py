@@ -8,7 +8,7 @@ from typing import Any
 
 from runner import rundir
 from runner.config.code import loaded_files
-from runner.config.commands import CommandLine
+from runner.config.command_line import CommandLine
 from runner.config.gate import link_errors
 from runner.config.groups import search as search_space
 from runner.errors import ConfigError, RunnerError, raise_all

@@ -1,5 +1,6 @@
 """`runner report RUN_OR_SWEEP...`: finds the runs and writes the page."""
 
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -19,13 +20,13 @@ from runner.rundir import run_directories
 MAX_NAMES = 20
 
 
-def main(words: Sequence[str], output: str | None) -> int:
+def main(args: Namespace) -> int:
     """Write the page about the runs in some folders and print its path.
 
     Raises ConfigError if there is no run, StorageError if the page cannot be written.
     """
-    folders = [Path(word) for word in words]
-    target = Path(output) if output else (folders[0] if len(folders) == 1 else Path()) / rundir.REPORT
+    folders = [Path(word) for word in args.folders]
+    target = Path(args.output) if args.output else (folders[0] if len(folders) == 1 else Path()) / rundir.REPORT
     runs = find_runs(folders)
     files.write_atomically(target, render(runs, folders, target.parent))
     print(f"{target}: {len(runs)} {'run' if len(runs) == 1 else 'runs'}")  # noqa: T201  output of the command
