@@ -24,7 +24,7 @@ from runner.experiment.build import Experiment
 from runner.experiment.callbacks import Stopwatch, number
 from runner.host.console import as_unicode
 from runner.host.files import make_directory, sha256, write_atomically, write_json
-from runner.host.json import flat
+from runner.host.json import fits, flat
 from runner.host.machine import cpu_model, packages
 from runner.nn.metrics.base import direction_of
 from runner.train.callback import Callback, CallbackParameters, RunContext
@@ -81,7 +81,7 @@ def _rows(place: Path, record: Mapping[str, Any], command: str) -> dict[str, str
     if not missing:
         return {}
     rows = {"code of the run": f"{some(missing, NAMED)}: not loaded here; copies are in {place / rundir.CODE}"}
-    if not isinstance(folder, str) or not isinstance(typed, list) or not all(isinstance(one, str) for one in typed):
+    if not fits(folder, str) or not fits(typed, [str]):
         return rows | {"load it with": f"runner {command} {place} {FLAG} FILE"}  # a script had registered it
     is_here = os.path.realpath(folder) == os.path.realpath(os.getcwd())
     words = ["runner", command, str(place if is_here else place.absolute())]

@@ -36,7 +36,7 @@ from runner.experiment.run import (
     RunMonitor,
     final_evaluation,
 )
-from runner.host import files, json as host_json, json as json_data
+from runner.host import files, json as stored
 from runner.host.console import LOG, Console
 from runner.host.files import Journal, storage_errors, write_json
 from runner.host.json import flat
@@ -110,13 +110,11 @@ def read(folder: Path) -> tuple[ScriptCommand, bool]:
     Raises DataError for a damaged record, StorageError.
     """
     path = folder / rundir.SCRIPT
-    values = json_data.read_object(path)
-    script, sha256, words, directory = (values.get(name) for name in ("script", "sha256", "words", "directory"))
-    if not isinstance(directory, str) or not isinstance(words, list) or not all(isinstance(w, str) for w in words):
+    values = stored.read_object(path)
+    values = {"script": None, "sha256": None, **values}
+    if not stored.fits(values, {"script": (str, None), "sha256": (str, None), "words": [str], "directory": str}):
         raise DataError("the record of a script is damaged", file=path)
-    if not all(value is None or isinstance(value, str) for value in (script, sha256)):
-        raise DataError("the record of a script is damaged", file=path)
-    command = ScriptCommand(script, sha256, tuple(words), directory)
+    command = ScriptCommand(values["script"], values["sha256"], tuple(values["words"]), values["directory"])
     key, signature = _known_key(), values.get("signature")
     if key is None or not isinstance(signature, str):
         return command, False
@@ -389,7 +387,7 @@ def _check_unchanged(folder: Path, own: ScriptCommand, config: Mapping[str, Any]
     if not (folder / rundir.CONFIG).exists():  # the run was killed before anything else was written
         return
     before, _ = read(folder)
-    was = {"script.sha256": before.sha256} | flat({"config": host_json.read_optional(folder / rundir.CONFIG)})
+    was = {"script.sha256": before.sha256} | flat({"config": stored.read_optional(folder / rundir.CONFIG)})
     now = {"script.sha256": own.sha256} | flat({"config": dict(config)})
     if rows := changed_rows(was, now):
         hint = f"{OTHER}, or force=True to continue anyway"
@@ -569,9 +567,9 @@ def _json_values(config: Mapping[str, Any] | None) -> dict[str, Any]:
         raise ConfigError("config must be a mapping of names to values", given=repr(config))
     for name, value in config.items():
         try:
-            json_data.parse_data(json.dumps({name: value}, allow_nan=False).encode())
+            stored.parse_data(json.dumps({name: value}, allow_nan=False).encode())
         except (TypeError, ValueError, RecursionError) as reason:
             allowed = "text, finite numbers, true, false, None, and lists and mappings of them"
             raise ConfigError("not a value of JSON", key=f"config.{name}", reason=reason, allowed=allowed) from None
-    values: dict[str, Any] = json_data.parse_data(json.dumps(dict(config)).encode())
+    values: dict[str, Any] = stored.parse_data(json.dumps(dict(config)).encode())
     return values

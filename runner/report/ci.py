@@ -142,10 +142,8 @@ def _problem(golden: Golden) -> str | None:
 
 
 def _is_tensor(value: object) -> bool:
-    if not isinstance(value, dict) or not isinstance(value.get("shape"), list):
-        return False
-    texts = value.get("dtype"), value.get("sha256")
-    return all(isinstance(text, str) for text in texts) and is_number(value.get("norm"))
+    shape = {"shape": list, "dtype": str, "sha256": str, "norm": float}
+    return isinstance(value, dict) and json.fits(value, shape) and is_number(value["norm"])
 
 
 def _losses(metrics: Metrics) -> dict[str, Any]:

@@ -147,7 +147,7 @@ class RunRecord:
     def command(self) -> str | None:
         """The command of the script that records the run; None for a run with a config."""
         words = self._object(rundir.SCRIPT).get("words")
-        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        if not json.fits(words, [str]):
             return None
         return shlex.join(["python", *words])
 
@@ -222,8 +222,8 @@ class RunRecord:
     def class_names(self, count: int) -> list[str]:
         """The names of `count` classes, from the summary; their numbers if it has not so many."""
         names = self.summary.get("class_names")
-        if isinstance(names, list) and len(names) == count and all(isinstance(name, str) for name in names):
-            return names
+        if json.fits(names, [str]) and len(names) == count:
+            return list(names)
         return [str(number) for number in range(count)]
 
     @cached_property

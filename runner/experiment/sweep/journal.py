@@ -28,9 +28,9 @@ from runner import rundir
 from runner.config.schema import changed_keys
 from runner.errors import ConfigError, DataError, changed_rows
 from runner.experiment import manifest
-from runner.host import files, json as json_data
+from runner.host import files
 from runner.host.console import now
-from runner.host.json import flat, read_optional, without_lists
+from runner.host.json import fits, flat, parse_data, read_optional, without_lists
 
 VERSION = 1
 MAX_BYTES = 1 << 28
@@ -87,7 +87,7 @@ def read(folder: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
 
 def _row(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
-        row = json_data.parse_data(line)
+        row = parse_data(line)
     except DataError as error:
         raise _damaged(path, number, "not JSON").add(found=error.rows["reason"]) from None
     keys = KEYS.get(str(row.get("event"))) if isinstance(row, dict) else None
@@ -95,27 +95,26 @@ def _row(path: Path, number: int, line: bytes) -> dict[str, Any]:
         raise _damaged(path, number, "not an event of a sweep")
     optional = {key: kind for key, kind in OPTIONAL.items() if key in row}
     for key, kind in {**keys, **optional}.items():
-        if type(row.get(key)) is not kind:
+        if not fits(row.get(key), kind):
             raise _damaged(path, number, f"{key} is not {kind.__name__}")
     if row["event"] == "end" and not are_results(row.get("loss"), row.get("metrics")):
         raise _damaged(path, number, "loss and metrics of a job are not numbers")
     if row["event"] == "trial" and not _is_trial_result(row["state"], row.get("value")):
         raise _damaged(path, number, "state and value of a trial do not match")
-    for lines in row["overrides"] if row["event"] == "jobs" else ():
-        if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-            raise _damaged(path, number, "overrides are not lists of text")
+    if row["event"] == "jobs" and not fits(row["overrides"], [[str]]):
+        raise _damaged(path, number, "overrides are not lists of text")
     return dict(row)
 
 
 def are_results(loss: object, metrics: object) -> bool:
     """Whether they are the loss of a job and its metrics by name; a job that failed has None."""
     values = list(metrics.values()) if isinstance(metrics, dict) else [metrics]
-    return all(value is None or type(value) in (int, float) for value in (loss, *values))
+    return fits([loss, *values], [(float, None)])
 
 
 def _is_trial_result(state: str, value: object) -> bool:
     if state == "complete":
-        return isinstance(value, float | int) and math.isfinite(value)
+        return fits(value, float)
     return state == "failed" and value is None
 
 

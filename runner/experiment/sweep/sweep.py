@@ -21,6 +21,7 @@ from runner.experiment.sweep.launchers import queued_jobs, refuse_other_launcher
 from runner.experiment.sweep.plan import SweepPlan, plan
 from runner.host import files
 from runner.host.files import write_json
+from runner.host.json import fits
 from runner.host.machine import packages
 from runner.host.process import stopped_by_signals
 
@@ -173,7 +174,7 @@ def _call_values(call: CommandLine) -> dict[str, Any]:
 def _resumed_call(words: dict[str, Any], lines: Sequence[str]) -> CommandLine:
     """The command line of a resumed sweep: that of its journal, which is checked again, with new overrides."""
     found = words.get("overrides")
-    if not isinstance(found, list) or not all(isinstance(line, str) for line in found):
+    if not fits(found, [str]):
         raise ConfigError("the journal has no command line", value=found)
     effective = {key_of(line): line for line in found}  # the last line of a key counts
     typed = [line for line in lines if effective.get(key_of(line)) != line]

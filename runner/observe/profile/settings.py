@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from runner import rundir
 from runner.errors import ConfigError, nearest, raise_all
-from runner.host import json as json_file
 from runner.host.files import make_directory
+from runner.host.json import parse_config
 from runner.validation.rules import (
     FREE,
     Frozen,
@@ -108,7 +108,7 @@ def options(text: str, key: str) -> dict[str, Any]:
     if not text.lstrip().startswith("{"):
         return _words(text, key)
     try:
-        values: dict[str, Any] = json_file.parse(text, key)
+        values: dict[str, Any] = parse_config(text, key)
     except ConfigError as wrong:
         raise ConfigError(wrong.what).add(**({"key": key, "value": text} | wrong.rows)) from None
     return values

@@ -109,16 +109,15 @@ def damaged(path: Path, expected: object, found: object) -> NoReturn:
 
 def _checked(values: dict[str, Any], path: Path) -> Manifest:
     """The manifest from valid values: a correct hash proves only that they were not changed."""
-    try:
+    is_valid = json_data.fits(values, {"files": dict, "progress": dict, "identity": dict})
+    is_valid = is_valid and json_data.fits([*values["files"].values()], [{"bytes": int, "sha256": object}])
+    if is_valid:
         parts = {name: CheckpointFile(part["bytes"], part["sha256"]) for name, part in values["files"].items()}
         manifest = Manifest(parts, values["progress"], values["identity"])
         counts = [*(part.size for part in parts.values()), manifest.progress.get("global_step", 0)]
-        is_valid = isinstance(manifest.identity, dict) and all(map(_is_count, counts))
-    except (KeyError, TypeError, AttributeError):
-        is_valid = False
-    if not is_valid:
-        raise DataError("a manifest lacks required values", file=path, repair=REPAIR)
-    return manifest
+        if all(map(_is_count, counts)):
+            return manifest
+    raise DataError("a manifest lacks required values", file=path, repair=REPAIR)
 
 
 def _is_count(value: object) -> bool:
