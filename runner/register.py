@@ -424,3 +424,8 @@ KINDS = {kind.name: kind for kind in PLURALS.values()}
 def registered() -> Iterator[Entry]:
     """The entries of all kinds whose modules are loaded."""
     return (entry for kind in KINDS.values() for entry in kind.loaded())
+
+
+def is_kind(word: str | None) -> bool:
+    """Whether a word of the command line is the plural of a kind, such as `networks`."""
+    return word in PLURALS

@@ -13,8 +13,8 @@ import pytest
 from patience import PATIENCE
 
 import runner
-from runner import cli, register
-from runner.config.commands import CommandLine
+from runner import cli, register, rundir
+from runner.config.command_line import CommandLine
 from runner.errors import BusyError, DeviceError, MismatchError, StorageError, TrainingError
 from runner.experiment import launch, run as experiment
 from runner.report.runs import list as list_runs
@@ -148,7 +148,7 @@ def test_an_empty_folder_has_one_winner(place):
 
     def claim():
         try:
-            launch.claim(place / "empty", given=True)
+            rundir.claim_run(place / "empty", given=True)
             results.append("won")
         except BusyError:
             results.append("lost")
@@ -165,13 +165,13 @@ def test_an_empty_folder_has_one_winner(place):
 def test_a_taken_place_for_outputs_is_a_storage_error(place):
     (place / "outputs").write_text("x")
     with pytest.raises(StorageError):
-        launch.claim(place / "outputs" / "2026-01-01" / "00-00-00", given=False)
+        rundir.claim_run(place / "outputs" / "2026-01-01" / "00-00-00", given=False)
 
 
 def test_simultaneous_claims_get_their_own_folders(place):
     found = []
     threads = [
-        threading.Thread(target=lambda: found.append(launch.claim(place / "outputs" / "day" / "time", given=False)))
+        threading.Thread(target=lambda: found.append(rundir.claim_run(place / "outputs" / "day" / "time", given=False)))
         for _ in range(64)
     ]
     for thread in threads:

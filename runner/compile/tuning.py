@@ -29,9 +29,9 @@ from runner.core.trace import trace
 from runner.core.values import Parameter
 from runner.device import UNTUNED, Device, Tuning
 from runner.errors import ConfigError, StorageError
-from runner.host import json as json_file
 from runner.host.console import LOG
 from runner.host.files import locked, make_directory, write_json
+from runner.host.json import config_bytes, decoded, fits, parse_config
 from runner.host.machine import cpu_model, usable_cores
 from runner.observe.profile.record import cost
 from runner.observe.tolerance import DEFAULT
@@ -322,7 +322,7 @@ def read(path: Path, key: Mapping[str, Any]) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        found = json_file.parse(json_file.text(json_file.content(path)), path.name)
+        found = parse_config(decoded(config_bytes(path)), path.name)
         if not isinstance(found, dict) or found.get("facts") != key:
             raise ConfigError("it belongs to another step or machine")
         parse_tuning(found.get("tuning"))
@@ -344,7 +344,7 @@ def parse_tuning(values: object) -> Tuning:
     forms = values["forms"]
     if values["spins"] not in SPINNING:
         raise ConfigError("not a tuning", spins=values["spins"], allowed=", ".join(SPINNING))
-    if not all(isinstance(pair, list) and list(map(type, pair)) == [str, str] for pair in forms):
+    if not fits(forms, [[str]]) or any(len(pair) != 2 for pair in forms):
         raise ConfigError("not a tuning", forms=forms)
     return Tuning(**{**values, "forms": tuple((name, form) for name, form in forms)})
 

@@ -97,7 +97,7 @@ def _table(file: Path) -> Mapping[str, Any] | None:
     import tomllib  # late: most runs have no project file
 
     try:
-        text = json.text(json.content(file))
+        text = json.decoded(json.config_bytes(file))
         if file.name == FILE and not all(name in text for name in TABLE.split(".")):
             return None  # of another tool, and none of runner's business
         values: Any = tomllib.loads(text)

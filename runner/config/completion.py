@@ -1,6 +1,6 @@
 """Tab completion: commands, flags and their values, paths, run directories, overrides.
 
-All candidates except overrides are derived from the parsers (`runner.config.commands`). A shell calls this on every
+All candidates except overrides are derived from the parsers (`runner.commands`). A shell calls this on every
 key press, so only the necessary modules are loaded; errors are ignored because the line is incomplete.
 """
 
@@ -12,13 +12,13 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from runner.config.commands import OVERRIDE
+from runner import rundir
+from runner.config.command_line import OVERRIDE
 from runner.errors import RunnerError
 
 # Shells split candidates at spaces, and bash expands them: a file named `$(rm x)` must not be a candidate.
 _SAFE = re.compile(r"[+~]?[\w./=,+@%-]+")
 _RUNS = ("outputs/*/*", "multirun/*/*", "multirun/*/*/*")
-_RECORDS = ("status.json", "sweep.jsonl", ".hydra")
 
 _PATHS = ("FILE", "PATH", "DIR")  # metavars
 
@@ -84,7 +84,11 @@ def _positional(words: Sequence[str], parser: argparse.ArgumentParser, flags: _F
 def _run_folders() -> list[str]:
     """Runs and sweeps in the default folders."""
     folders = (folder for pattern in _RUNS for folder in Path().glob(pattern))
-    return [str(folder) for folder in folders if any((folder / record).exists() for record in _RECORDS)]
+    return [
+        str(folder)
+        for folder in folders
+        if any((folder / record).exists() for record in (rundir.STATUS, rundir.SWEEP, rundir.HYDRA))
+    ]
 
 
 def _paths(word: str) -> list[str]:

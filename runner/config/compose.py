@@ -32,10 +32,11 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
+from runner import rundir
 from runner.config import code, gate, overrides as lines_of, read
 from runner.config.check import examine
 from runner.config.code import OUTPUTS, SWEEPS, project
-from runner.config.commands import CommandLine
+from runner.config.command_line import CommandLine
 from runner.config.gate import Typed, check_limits, path_error, path_errors, typed_values
 from runner.config.groups import GROUPS, REGISTERED
 from runner.config.groups.entries import KEPT_KEYS
@@ -181,7 +182,6 @@ class SharedRepository(ConfigRepository):
 # Hydra's config loader with checked sources and overrides; its exceptions become ConfigError.
 
 NOW = "${now:%Y-%m-%d}/${now:%H-%M-%S}"
-RECORDS = ".hydra"  # the folder in the run directory with Hydra's records
 SUBDIR = "${hydra.job.num}"
 
 
@@ -529,7 +529,7 @@ def _checked(
 def _path_errors(record: DictConfig, config: RunConfig, folder: Path, typed: Typed) -> Iterator[ConfigError]:
     """Errors of the paths of a config, in the run directory `folder` and outside of it."""
     name = record.hydra.output_subdir
-    if name not in (None, RECORDS):
+    if name not in (None, rundir.HYDRA):
         yield from path_error("hydra.output_subdir", name, folder / name, typed, [folder])
     yield from path_errors(config, folder, typed)
 

@@ -12,8 +12,8 @@ from hydra.core.plugins import Plugins
 from hydra.errors import ConfigCompositionException
 from hydra.types import RunMode
 
-from runner.config import commands, overrides, schema
-from runner.config.commands import CommandLine, Parser
+from runner.config import overrides, schema
+from runner.config.command_line import CommandLine, Parser, run
 from runner.config.compose import Loader, as_config_error, compose, current_config
 from runner.errors import ConfigError, known_names
 from runner.validation.rules import show
@@ -60,7 +60,7 @@ def show_hydra_help(command: CommandLine) -> None:
     path.append("hydra", "pkg://hydra.conf")  # only here does Hydra read its own files: the help text is in one
     path.append("schema", "structured://")
     plain = type(loader).__mro__[1](path)
-    flags = Parser("runner", commands.run)  # Hydra's own parser cannot be made in Python 3.14
+    flags = Parser("runner", run)  # Hydra's own parser cannot be made in Python 3.14
     for action in flags._get_positional_actions():  # Hydra shows also what is suppressed
         action.help = "key=value, group=option, +group=option, ~key"
     with as_config_error():

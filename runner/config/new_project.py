@@ -1,5 +1,6 @@
 """`runner new DIR`: a small working project, from the files of the folder `template`."""
 
+import argparse
 import importlib.util
 import keyword
 import os
@@ -22,10 +23,10 @@ REPOSITORY = ".git"  # may be there before the project
 MAX_BYTES = 1 << 20  # of one file
 
 
-def main(folder: str, name: str | None) -> int:
+def main(args: argparse.Namespace) -> int:
     """Create the project and print what to do next. Raises ConfigError, BusyError and StorageError."""
-    place = Path(folder)
-    create(place, _name_of(place, name))
+    place = Path(args.folder)
+    create(place, _name_of(place, args.name))
     sys.stdout.write(f"project: {place}\nnext: cd {place} && runner +experiment=first && pytest\n")
     return 0
 

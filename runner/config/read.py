@@ -28,7 +28,7 @@ def read(path: Path) -> tuple[Any, str | None]:
     """
     text = _text(path)
     if path.suffix == ".json":
-        values = json.parse(text, display_path(path))
+        values = json.parse_config(text, display_path(path))
         package = values.pop("@package", None) if isinstance(values, dict) else None
         return values, package
     values = _yaml_values(path, text)
@@ -64,7 +64,7 @@ def display_path(file: Path) -> str:
 
 
 def _text(path: Path) -> str:
-    return json.text(json.content(path))
+    return json.decoded(json.config_bytes(path))
 
 
 def _yaml_values(path: Path, text: str) -> Any:

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from runner import rundir
 from runner.communication.settings import (
     ParallelMode as ParallelMode,
     get_auto_parallel_context as get_auto_parallel_context,
@@ -22,15 +23,14 @@ from runner.core.graph import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
 from runner.core.precision import DEFAULT, Policy, policy
 from runner.device import Device
 from runner.errors import ConfigError, nearest
-from runner.host import ownership
 from runner.host.console import LOG
 from runner.host.lazy import reference_attribute
-from runner.host.ownership import OutputDirectory
 from runner.observe import dump, graph, profile
 from runner.observe.dump.settings import FILES as DUMP_FILES, PATH_KEY
 from runner.observe.graph.folder import FILES as GRAPH_FILES, writable_folder
 from runner.observe.profile.settings import FILES as PROFILE_FILES
 from runner.ops import print_file
+from runner.rundir import OutputDirectory
 from runner.validation.arguments import flag
 
 __all__ = [
@@ -144,7 +144,7 @@ def graph_observer() -> GraphObserver:
     if path not in _observers:
         directory = OutputDirectory(Path(path), "save_graphs_path", GRAPH_FILES)
         if world().size == 1:  # several ranks would have to agree on it
-            ownership.remove_of_ended_script(directory, ownership.process_owner())
+            rundir.remove_of_ended_script(directory, rundir.process_owner())
         _claim(directory)
         _observers[path] = graph.GraphFolder(Path(path))
     return _observers[path]
@@ -186,8 +186,8 @@ def dumper(settings: dump.DumpSettings, key: str, file: str | None = None) -> Va
 
 
 def _claim(directory: OutputDirectory) -> bool:
-    """Claim a folder for this process, or all ranks of this script. Returns and raises as `ownership.claim`."""
-    return ownership.claim(directory, ownership.process_owner(world().id))
+    """Claim a folder for this process, or all ranks of this script. Returns and raises as `rundir.claim`."""
+    return rundir.claim(directory, rundir.process_owner(world().id))
 
 
 def profiling_settings() -> profile.ProfileSettings | None:

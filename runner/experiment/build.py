@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from runner import compile as compiler, context, dtype as dt, nn
+from runner import compile as compiler, context, dtype as dt, nn, rundir
 from runner.communication import settings as auto_parallel
 from runner.communication.world import world
 from runner.config.groups.entries import METRICS, DatasetSettings, NetworkSettings
@@ -96,7 +96,6 @@ def _select_implementations(network: nn.Cell, session: SessionSettings) -> None:
 
 # `inputs.json` of a run directory: what a prediction needs to know of the training data.
 
-INPUTS_FILE = "inputs.json"
 SHAPE, NAMES = "input_shape", "class_names"
 
 
@@ -363,7 +362,7 @@ TYPES = {kind.numpy.name: kind for kind in (dt.float32, dt.float16, dt.float64, 
 
 def read_inputs(folder: Path) -> ModelInputs | None:
     """Those of a run directory; None for runs of versions without them. Raises DataError for a damaged file."""
-    path = folder / INPUTS_FILE
+    path = folder / rundir.INPUTS
     if not path.exists():
         return None
     try:

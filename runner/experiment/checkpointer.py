@@ -3,6 +3,7 @@
 import time
 from typing import Any, Protocol
 
+from runner import rundir
 from runner.config.schema import CheckpointSettings
 from runner.experiment.manifest import RunDescription, check_identity
 from runner.host.console import LOG
@@ -10,8 +11,6 @@ from runner.host.files import Journal, make_directory
 from runner.train.callback import Callback, CallbackParameters, RunContext, step_in_epoch
 from runner.train.checkpoint import state
 from runner.train.checkpoint.state import sweep_run
-
-CHECKPOINTS = "checkpoints"  # in the run directory
 
 
 class Signals(Protocol):
@@ -35,7 +34,7 @@ class Checkpointer(Callback):
         signals: Signals,
     ) -> None:
         self.description, self.settings, self.journal, self.signals = description, settings, journal, signals
-        self.folder = make_directory(description.subject.folder / CHECKPOINTS)
+        self.folder = make_directory(description.subject.folder / rundir.CHECKPOINTS)
         self._saved_step, self._saved_time = 0, time.monotonic()
 
     def begin(self, run_context: RunContext) -> None:
@@ -100,7 +99,7 @@ def restore(description: RunDescription, prefix: str, journal: Journal, force: b
     """
     folder = description.subject.folder
     sweep_run(folder)
-    found, damaged = state.newest(folder / CHECKPOINTS, prefix)
+    found, damaged = state.newest(folder / rundir.CHECKPOINTS, prefix)
     for line in damaged:
         LOG.warning("%s", line)
     if found is None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
+from runner import rundir
 from runner.config.groups import services as group
 from runner.config.schema import RunRequest
 from runner.experiment import output_directories
 from runner.host.console import LOG
 from runner.observe import dump
-
-FOLDER = "dump"  # in the run directory, when the config names no other
 
 
 def settings(request: RunRequest) -> dump.DumpSettings | None:
@@ -21,7 +20,7 @@ def settings(request: RunRequest) -> dump.DumpSettings | None:
     has changed since the config was checked.
     """
     config = request.config
-    defaults = {"path": str(request.folder.absolute() / FOLDER), "net_name": config.network.name}
+    defaults = {"path": str(request.folder.absolute() / rundir.DUMP), "net_name": config.network.name}
     requested = group.settings(config.dump, defaults)
     if os.environ.get(dump.VARIABLE) and config.dump != group.NoDump():
         LOG.warning("%s has no effect: the config of the run selects the dump", dump.VARIABLE)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from runner import compile as compiler, context
+from runner import compile as compiler, context, rundir
 from runner.config.schema import CheckpointSettings, RunRequest, names_of
 from runner.core.graph import GraphObserver
 from runner.experiment import run as training
@@ -34,17 +34,17 @@ from runner.train.checkpoint.state import state_file
 def run(request: RunRequest) -> dict[str, Any]:
     """Evaluate, write the run folder, and return the summary. Raises the errors of `runner.experiment.run.run`."""
     config, folder, stopwatch = request.config, request.folder, Stopwatch()
-    write_json(folder / training.CONFIG_FILE, request.resolved)
+    write_json(folder / rundir.CONFIG, request.resolved)
     with training.run_environment(config):
         experiment = build(config, observer := graph_observer(request))
         weights = _load_weights(config.checkpoint, experiment)
         if config.eval.freeze:
             _freeze(experiment, observer)
         description = description_of(request, experiment, stopwatch)
-        path = folder / training.MANIFEST_FILE
+        path = folder / rundir.MANIFEST
         manifest = ManifestWriter(path, lambda: description.manifest() | {"weights": weights})
         cb_params = CallbackParameters(cur_epoch_num=0, cur_step_num=0, net_outputs=np.float32(np.nan))
-        with closing(Journal(folder / training.METRICS_FILE)) as journal:
+        with closing(Journal(folder / rundir.METRICS)) as journal:
             journal.cut(0)  # of an evaluation that was killed
             metrics, observers = MetricsJournal(journal), [stopwatch, manifest]
             values = training.final_evaluation(experiment, folder, metrics, cb_params, observers)

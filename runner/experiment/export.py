@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from runner import __version__, compile as compiler, nn
+from runner import __version__, compile as compiler, nn, rundir
 from runner.config import code
 from runner.config.check import check as check_check
 from runner.config.schema import RunConfig
@@ -23,7 +23,7 @@ from runner.experiment.build import Experiment, build
 from runner.experiment.manifest import naming_code_of
 from runner.experiment.predict import config_of, newest_checkpoint, without_training_settings
 from runner.experiment.results.results import metadata_of
-from runner.experiment.run import MANIFEST_FILE, initial_weights_of, run_environment
+from runner.experiment.run import initial_weights_of, run_environment
 from runner.host import files, json as json_data
 from runner.host.console import LOG
 from runner.host.files import make_directory, write_atomically
@@ -193,7 +193,7 @@ def opened(folder: Path, given_code: Sequence[str] = ()) -> Iterator[TrainedRun]
     for data.
     """
     code.load(code.sources(given_code))
-    manifest = read_optional(folder / MANIFEST_FILE)
+    manifest = read_optional(folder / rundir.MANIFEST)
     with naming_code_of(folder, manifest, "export"):
         values = config_of(folder)
         newest = newest_checkpoint(folder, values.get("checkpoint"))

@@ -1,83 +1,28 @@
 """From overrides to a finished run: compose, check, claim a folder, record, run, and keep `status.json`."""
 
+import shlex
+import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from runner import rundir
 from runner.config import code
-from runner.config.commands import CommandLine
+from runner.config.command_line import CommandLine
 from runner.config.compose import Composition, compose
 from runner.config.gate import link_errors
 from runner.config.groups.services import is_requested as is_tracked
 from runner.config.schema import RunRequest
-from runner.errors import BusyError, ConfigError, RunnerError, StorageError, raise_all, unexpected
+from runner.errors import RunnerError, raise_all, unexpected
 from runner.experiment import evaluate, output_directories, run as experiment, tracking
 from runner.experiment.manifest import ConfiguredRun
 from runner.experiment.ranks.processes import on_all_ranks, processes_of, report_on_first_rank
-from runner.host import files, json
-from runner.host.console import Console, now
+from runner.host import files
+from runner.host.console import Console, visible
 from runner.host.lazy import gc_paused
-from runner.host.process import exit_code, own_identity, stopped_by_signals
-
-# `status.json`: whether a run is running, or how it ended.
-
-STATUS_FILE, LOCK_FILE = "status.json", ".lock"
-
-
-class Status:
-    """The status of a run that is running."""
-
-    def __init__(self, folder: Path, names: Mapping[str, Any]) -> None:
-        self.path = folder / STATUS_FILE
-        self.values: dict[str, Any] = {"status": "running", **own_identity(), "started": now(), **names}
-
-    def write(self, **values: Any) -> None:
-        """Write the status with these values added. Raises StorageError."""
-        self.values |= values
-        files.write_json(self.path, self.values)
-
-
-@contextmanager
-def kept_status(folder: Path, names: Mapping[str, Any], console: Console, resume: bool) -> Iterator[Status]:
-    """Maintain `status.json` while the context is open; `names` are those of the run (`Subject.names`).
-
-    A console that cannot be written does not end the run; the status has the reason as `console`. A resume that is
-    refused (ConfigError) restores the status before it.
-    """
-    status = Status(folder, names)
-    before = files.read_bytes(status.path, json.MAX_DATA_BYTES) if resume and status.path.exists() else None
-    status.write()
-    try:
-        yield status
-    except BaseException as error:
-        with suppress(StorageError):  # a full disk: the original error is more informative
-            if before is not None and isinstance(error, ConfigError):
-                files.write_atomically(status.path, before)  # a refused resume changes nothing
-            else:
-                status.write(**_ending(error, console))
-        raise
-    status.write(**_ending(None, console))
-
-
-def _ending(error: BaseException | None, console: Console) -> dict[str, Any]:
-    """The values of `status.json` that the end of a run adds."""
-    stopped = isinstance(error, KeyboardInterrupt)
-    status = "ok" if error is None else "interrupted" if stopped else "failed"
-    text = None if error is None or stopped else _text(error)
-    values = {"status": status, "finished": now(), "exit_code": exit_code(error) if error else 0, "error": text}
-    return values | ({"console": problems} if (problems := console.problems()) else {})
-
-
-def _text(error: BaseException) -> str:
-    """The block of an error; of any other exception, which a script has raised, its last line and its place."""
-    if isinstance(error, RunnerError):
-        return str(error)
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f"\n  at: {frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
-    return f"{traceback.format_exception_only(error)[-1].strip()}{place}"
-
+from runner.host.process import stopped_by_signals
 
 # From overrides to a finished run: compose, check, claim a folder, record, run, and keep `status.json`.
 
@@ -104,34 +49,7 @@ def run_call(call: CommandLine) -> dict[str, Any]:
 
 def _claim_new(composition: Composition) -> Path:
     output_directories.check(composition.config, composition.folder)
-    return claim(composition.folder, composition.folder_given)
-
-
-def claim(folder: Path, given: bool) -> Path:
-    """Claim a run folder: exactly `folder` when the user has `given` it, otherwise the next free number.
-
-    Raises BusyError when a given folder is not empty, StorageError when it cannot be created.
-    """
-    files.make_directory(folder.parent)
-    if not given:
-        return files.claim_first_free(folder)
-    with suppress(BusyError):
-        return files.claim_directory(folder)
-    if not folder.is_dir():
-        raise StorageError("the run directory is not a directory", path=folder)
-    _claim_empty(folder)
-    return folder
-
-
-def _claim_empty(folder: Path) -> None:
-    """Claim an empty folder by creating `.hydra` in it, since several processes may find it empty."""
-    marker = folder / ".hydra"
-    others = sorted(entry.name for entry in folder.iterdir())
-    if not others:
-        with suppress(BusyError):
-            files.claim_directory(marker)
-            return
-    raise BusyError("the run directory is not empty", path=folder, contains=", ".join(others[:3]) or marker.name)
+    return rundir.claim_run(composition.folder, composition.folder_given)
 
 
 def _run_and_record(request: RunRequest, composition: Composition) -> dict[str, Any]:
@@ -177,6 +95,44 @@ def run_status(request: RunRequest) -> Iterator[None]:
     if request.resume:
         raise_all(link_errors(request.folder))
     names = ConfiguredRun(request).names
-    locked = files.locked(request.folder / LOCK_FILE)
-    with Console() as console, locked, kept_status(request.folder, names, console, request.resume):
+    locked = files.locked(request.folder / rundir.LOCK)
+    with Console() as console, locked, rundir.kept_status(request.folder, names, console, request.resume):
         yield
+
+
+# What a command prints at the end of a run.
+
+FILES = (rundir.NETWORK, rundir.METRICS, rundir.CHECKPOINTS)
+
+
+def print_summary(summary: Mapping[str, Any]) -> None:
+    """Print it on standard output."""
+    sys.stdout.write(summary_text(summary))
+
+
+def summary_text(summary: Mapping[str, Any]) -> str:
+    """The metrics, the speed and the files of a run, and commands for it, as lines; "" for a sweep, which has no
+    summary."""
+    lines = []
+    metrics = summary.get("metrics") or {}
+    numbers = {name: value for name, value in metrics.items() if not isinstance(value, list)}
+    if numbers:
+        values = ", ".join(f"{visible(name)} {value:.4f}" for name, value in numbers.items())
+        steps, speed = summary["steps"], summary["steps_per_second"]
+        split = f"on the {summary.get('split', 'test')} split"
+        lines.append(f"{values} {split}" + (f"; {steps} steps at {speed:.0f} steps/s" if speed else ""))
+    if summary.get("run_dir"):
+        lines += _locations(Path(summary["run_dir"]))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _locations(folder: Path) -> list[str]:
+    found = [name for name in FILES if (folder / name).exists()]
+    name = shlex.quote(visible(str(folder)))
+    return [
+        f"run directory: {visible(str(folder))}",
+        *([f"files: {', '.join(found)}"] if found else []),
+        f"next: runner report {name}",
+        f"      runner predict {name} FILE",
+        "      runner ls",
+    ]

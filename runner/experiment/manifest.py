@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from runner import nn
+from runner import nn, rundir
 from runner.communication.world import world
 from runner.config.code import CODE_VARIABLE, FLAG, content, loaded_files, loaded_sources
 from runner.config.groups.services import DataParallel
@@ -24,7 +24,7 @@ from runner.experiment.build import Experiment
 from runner.experiment.callbacks import Stopwatch, number
 from runner.host.console import as_unicode
 from runner.host.files import make_directory, sha256, write_atomically, write_json
-from runner.host.json import flat
+from runner.host.json import fits, flat
 from runner.host.machine import cpu_model, packages
 from runner.nn.metrics.base import direction_of
 from runner.train.callback import Callback, CallbackParameters, RunContext
@@ -32,7 +32,6 @@ from runner.train.checkpoint.state import sweep_temporaries
 
 # The user's code of a run: copies in its folder, and hashes, which a resumed run and other processes compare.
 
-FOLDER = "code"  # in the run directory
 HASHES, GIVEN, PLACE = "code_sha256", "code_given", "code_folder"  # keys of what is recorded
 NAMED = 5  # files in an error
 
@@ -44,7 +43,7 @@ def hashes(files: Mapping[str, Path]) -> dict[str, str]:
 
 def write_copies(folder: Path, files: Mapping[str, Path]) -> None:
     """Copy files into `code/` of a run directory, and remove what a killed process left there. Raises StorageError."""
-    copies = {folder / FOLDER / name: path for name, path in files.items()}
+    copies = {folder / rundir.CODE / name: path for name, path in files.items()}
     for place in {copy.parent: None for copy in copies}:
         sweep_temporaries(make_directory(place))
     for copy, path in copies.items():
@@ -81,8 +80,8 @@ def _rows(place: Path, record: Mapping[str, Any], command: str) -> dict[str, str
     missing = sorted(set(known) - set(loaded_files())) if isinstance(known, dict) else []
     if not missing:
         return {}
-    rows = {"code of the run": f"{some(missing, NAMED)}: not loaded here; copies are in {place / FOLDER}"}
-    if not isinstance(folder, str) or not isinstance(typed, list) or not all(isinstance(one, str) for one in typed):
+    rows = {"code of the run": f"{some(missing, NAMED)}: not loaded here; copies are in {place / rundir.CODE}"}
+    if not fits(folder, str) or not fits(typed, [str]):
         return rows | {"load it with": f"runner {command} {place} {FLAG} FILE"}  # a script had registered it
     is_here = os.path.realpath(folder) == os.path.realpath(os.getcwd())
     words = ["runner", command, str(place if is_here else place.absolute())]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from runner import compile as compiler
+from runner import compile as compiler, rundir
 from runner.communication.world import process_number
 from runner.config.groups import services
 from runner.config.schema import RunConfig, RunRequest
@@ -62,7 +62,7 @@ def _reason_not_to_tune(config: RunConfig) -> str | None:
 
 def _from_manifest(folder: Path) -> dict[str, Any] | None:
     """The tuning of the resumed run; None, with a warning, when its manifest has none."""
-    report: Any = read_optional(folder / "manifest.json").get("tuning")
+    report: Any = read_optional(folder / rundir.MANIFEST).get("tuning")
     try:
         compiler.parse_tuning(report["tuning"])
     except (KeyError, TypeError, ConfigError):
@@ -136,7 +136,7 @@ def graph_observer(request: RunRequest) -> GraphObserver:
         observer = files.GraphFolder(path, folder, replaces=request.resume)
     if not config.session.op_debug_level:
         return observer
-    return GraphObservers(observer, compiler.KernelMeta(folder / "kernel_meta", config.session.op_debug_level))
+    return GraphObservers(observer, compiler.KernelMeta(folder / rundir.KERNEL_META, config.session.op_debug_level))
 
 
 # The file of the training step that every run in graph mode writes.
@@ -146,7 +146,7 @@ class StepGraphWriter(Callback):
     """Writes the step graph with the initial values after the first step, behind the callbacks that report its loss."""
 
     def __init__(self, experiment: Experiment, folder: Path) -> None:
-        self.experiment, self.path = experiment, folder / "model" / "train_step.onnx"
+        self.experiment, self.path = experiment, folder / rundir.TRAIN_STEP
         self.start = {p.name: p.array for p in experiment.model.train_network.get_parameters()}
 
     def begin(self, run_context: RunContext) -> None:

@@ -10,15 +10,16 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from runner import rundir
 from runner.config.groups import services
 from runner.config.schema import RunConfig, RunRequest
 from runner.errors import BusyError
-from runner.host import files, ownership
-from runner.host.ownership import OutputDirectory
+from runner.host import files
 from runner.observe import dump as dumps
 from runner.observe.dump.settings import FILES as DUMP_FILES, PATH_KEY
 from runner.observe.graph.folder import FILES as GRAPH_FILES, check_folder
 from runner.observe.profile.settings import FILES as PROFILE_FILES
+from runner.rundir import OutputDirectory
 
 GE_TIME = "%Y%m%d%H%M%S"  # the name of a folder of GE (spec section 7)
 
@@ -28,7 +29,7 @@ def check(config: RunConfig, folder: Path) -> None:
 
     Raises BusyError, which names all of them, and ConfigError when `save_graphs_path` is a file.
     """
-    errors = [error for one in _requested(config, folder) if (error := ownership.conflict(one)) and not _is_ge(one)]
+    errors = [error for one in _requested(config, folder) if (error := rundir.conflict(one)) and not _is_ge(one)]
     if errors:
         others = ["{key} {path}: {owner}; {hint}".format(**error.rows) for error in errors[1:]]
         raise errors[0].add(also="\n".join(others) or None)
@@ -42,14 +43,14 @@ def claim(request: RunRequest, sweep: Path | None = None, job: int = 0) -> dict[
     requested = list(_requested(request.config, request.folder))
     if not requested:
         return {}
-    owner = ownership.owner_of(request.folder)
+    owner = rundir.owner_of(request.folder)
     chosen = dict(owner.directories)
     for one in requested:
         if str(one.path) not in chosen:
             chosen[str(one.path)] = str(_place(one, sweep, job))
-    ownership.record_directories(owner, chosen)  # before they are claimed: a run that is killed now may be resumed
+    rundir.record_directories(owner, chosen)  # before they are claimed: a run that is killed now may be resumed
     for one in requested:
-        ownership.claim(one._replace(path=Path(chosen[str(one.path)])), owner)
+        rundir.claim(one._replace(path=Path(chosen[str(one.path)])), owner)
     return {str(one.path): chosen[str(one.path)] for one in requested}
 
 
@@ -65,7 +66,7 @@ def _place(directory: OutputDirectory, sweep: Path | None, job: int) -> Path:
         return _new_ge_folder(directory.path)
     if sweep is None:
         return directory.path
-    ownership.claim(directory, ownership.owner_of(sweep))
+    rundir.claim(directory, rundir.owner_of(sweep))
     return directory.path / str(job)
 
 

@@ -1,5 +1,6 @@
 """Predictions of a trained network for new files."""
 
+import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from runner import dtype as dt, nn, ops
+from runner import dtype as dt, nn, ops, rundir
 from runner.config import code, overrides
 from runner.config.check import check
 from runner.config.compose import default_folder, with_overrides
@@ -20,13 +21,12 @@ from runner.dataset.pipeline import Dataset
 from runner.dataset.readers.arrays import ArrayPreprocessing, map_array
 from runner.dataset.readers.image_folder import ImagePreprocessing
 from runner.errors import ConfigError, DataError, TrainingError, raise_all
-from runner.experiment import launch, manifest as stored_code, output_directories, run, script
+from runner.experiment import launch, manifest as stored_code, output_directories, script
 from runner.experiment.build import ModelInputs, inference_model, read_inputs, samples_of
-from runner.experiment.launch import STATUS_FILE
 from runner.experiment.manifest import naming_code_of
 from runner.experiment.ranks.processes import processes_of
-from runner.experiment.resume import SWEEP_FILE, folder_and_overrides, read_record
-from runner.experiment.run import MANIFEST_FILE, run_environment
+from runner.experiment.resume import folder_and_overrides
+from runner.experiment.run import run_environment
 from runner.host.console import LOG
 from runner.host.json import read_optional
 from runner.host.process import stopped_by_signals
@@ -38,15 +38,15 @@ from runner.validation.rules import Frozen, show
 # `runner eval RUN_DIR`: evaluate a run with the weights of its newest checkpoint, in a run directory of its own.
 
 FOLDER_KEY = "hydra.run.dir"
-CHECKPOINTS = "checkpoints"
 # What a training writes or requires; an evaluation has the defaults, or what its overrides say.
 OF_TRAINING = ("dump", "profiling", "tracking", "parallel", "expect", "save_graphs", "print_file_path", "max_steps")
 OF_SESSION = ("auto_tune_mode", "enable_exception_dump", "profiling_mode", "op_debug_level")
 
 
-def main(words: Sequence[str], given_code: Sequence[str] = ()) -> dict[str, Any]:
-    """Evaluate a run and return the summary; `words` are its directory and overrides. Raises RunnerError."""
-    return evaluate(*folder_and_overrides(words, "runner eval --help"), given_code)
+def main(args: argparse.Namespace) -> int:
+    """Evaluate a run and print the summary. Raises RunnerError."""
+    launch.print_summary(evaluate(*folder_and_overrides(args, "runner eval --help"), args.code))
+    return 0
 
 
 def evaluate(folder: str | Path, lines: Sequence[str] = (), given_code: Sequence[str] = ()) -> dict[str, Any]:
@@ -57,11 +57,11 @@ def evaluate(folder: str | Path, lines: Sequence[str] = (), given_code: Sequence
     """
     code.load(code.sources(given_code))
     lines, given = _without_folder(lines)
-    with stored_code.naming_code_of(Path(folder), read_optional(Path(folder) / run.MANIFEST_FILE), "eval"):
+    with stored_code.naming_code_of(Path(folder), read_optional(Path(folder) / rundir.MANIFEST), "eval"):
         request = _request(Path(folder), lines, default_folder() if given is None else given)
     output_directories.check(request.config, request.folder)
     with stopped_by_signals(), processes_of(request.config) as ranks:
-        request = replace(request, folder=launch.claim(request.folder, given is not None))
+        request = replace(request, folder=rundir.claim_run(request.folder, given is not None))
         return ranks.run(output_directories.with_directories(request, ranks.first), launch.execute_recorded)
 
 
@@ -97,11 +97,11 @@ def config_of(place: Path) -> dict[str, Any]:
     if script.is_script_run(place):
         hint = "call run.evaluate in the script"
         raise ConfigError("the run is that of a script", path=place, hint=hint)
-    if (place / SWEEP_FILE).exists():
-        jobs = [path for path in sorted(place.iterdir()) if (path / run.CONFIG_FILE).exists()]
+    if (place / rundir.SWEEP).exists():
+        jobs = [path for path in sorted(place.iterdir()) if (path / rundir.CONFIG).exists()]
         hint = f"the directory of a job, such as {jobs[0]}" if jobs else "no job has begun"
         raise ConfigError("a sweep has several runs", path=place, hint=hint)
-    values = read_record(place, run.CONFIG_FILE)
+    values = rundir.read_record(place, rundir.CONFIG)
     if not _section(values, "session").get("graph_run_mode", 1):
         source = _section(values, "checkpoint").get("load")
         raise ConfigError("the run is an evaluation, without weights of its own", path=place, evaluates=source)
@@ -114,7 +114,7 @@ def _request(place: Path, lines: Sequence[str], folder: Path) -> RunRequest:
         raise ConfigError("nothing to evaluate", key="eval.metrics", value="[]", hint="such as eval.metrics=[loss]")
     typed = typed_values(overrides.parse(lines)) | {FOLDER_KEY: str(folder)}
     raise_all([*path_errors(config, folder, typed), *path_error(FOLDER_KEY, str(folder), folder, typed, [])])
-    experiment = read_record(place, STATUS_FILE).get("experiment")
+    experiment = rundir.read_record(place, rundir.STATUS).get("experiment")
     return RunRequest(config, folder, experiment, plain(config), tuple(lines))
 
 
@@ -141,7 +141,7 @@ def newest_checkpoint(place: Path, settings: object) -> state.SavedCheckpoint:
     """The newest good checkpoint of a run with these settings of `checkpoint`; its code is compared with the present
     one. Raises DataError when there is none."""
     prefix = settings.get("prefix", "CKP") if isinstance(settings, dict) else "CKP"
-    newest, lines = state.newest(place / CHECKPOINTS, prefix)
+    newest, lines = state.newest(place / rundir.CHECKPOINTS, prefix)
     if newest is None:
         damaged = "\n".join(lines) or None
         hint = f"runner resume {place} trains it" if damaged is None else None
@@ -159,7 +159,7 @@ def _warn_of_changes(identity: Mapping[str, Any], place: Path) -> None:
     changed = [name for name in was if was[name] != now.get(name)]
     if changed:
         names = ", ".join(name if name in now else f"{name} (not loaded)" for name in changed)
-        LOG.warning("the code has changed since the run: %s; %s has the code of the run", names, place / "code")
+        LOG.warning("the code has changed since the run: %s; %s has the code of the run", names, place / rundir.CODE)
 
 
 # Predictions of a trained network for new files.
@@ -212,7 +212,7 @@ def trained_network(folder: Path, given_code: Sequence[str] = ()) -> nn.Cell:
 def _config_and_inputs(folder: Path, given_code: Sequence[str], **settings: Any) -> tuple[RunConfig, ModelInputs]:
     """The config of a run with other settings, and the inputs of its network."""
     code.load(code.sources(given_code))
-    with naming_code_of(folder, read_optional(folder / MANIFEST_FILE), "predict"):
+    with naming_code_of(folder, read_optional(folder / rundir.MANIFEST), "predict"):
         config = check(saved_values(folder) | settings)
     inputs = read_inputs(folder)
     if inputs is None or inputs.is_foreign:

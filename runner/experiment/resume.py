@@ -1,9 +1,11 @@
 """`runner resume RUN_DIR`: resume an interrupted run from its newest valid checkpoint."""
 
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from runner import rundir
 from runner.communication.world import launched
 from runner.config import code, overrides
 from runner.config.check import check
@@ -11,9 +13,8 @@ from runner.config.compose import with_overrides
 from runner.config.gate import path_errors, typed_values
 from runner.config.groups.services import DataParallel
 from runner.config.schema import RunRequest, plain
-from runner.errors import ConfigError, DataError, raise_all
-from runner.experiment import launch, output_directories, run, script, sweep
-from runner.experiment.launch import STATUS_FILE
+from runner.errors import ConfigError, raise_all
+from runner.experiment import launch, output_directories, script, sweep
 from runner.experiment.manifest import naming_code_of
 from runner.experiment.ranks.processes import on_all_ranks, processes_of
 from runner.host import json
@@ -21,26 +22,23 @@ from runner.host.process import stopped_by_signals
 from runner.validation.paths import ALLOWED, path_problem
 from runner.validation.rules import show
 
-SWEEP_FILE = "sweep.jsonl"
 
-
-def main(words: Sequence[str], force: bool, given_code: Sequence[str] = ()) -> dict[str, Any]:
-    """Resume a run or a sweep: `words` are its directory and overrides, in any order, `given_code` is that of `--code`.
-
-    Returns the summary; a sweep has none. Raises RunnerError.
-    """
-    folder, lines = folder_and_overrides(words, "runner resume --help")
+def main(args: argparse.Namespace) -> int:
+    """Resume a run or a sweep and print the summary; a sweep has none. Raises RunnerError."""
+    folder, lines = folder_and_overrides(args, "runner resume --help")
     if script.is_script_run(folder):
-        script.resume(folder, lines, force)
-    if (folder / SWEEP_FILE).exists():
+        script.resume(folder, lines, args.force)
+    if (folder / rundir.SWEEP).exists():
         on_all_ranks(lambda: _check_one_process(folder, "jobs of a sweep are single processes"))
-        sweep.resume(folder, lines, force, given_code)
-        return {}
-    return resume(folder, lines, force, given_code)
+        sweep.resume(folder, lines, args.force, args.code)
+    else:
+        launch.print_summary(resume(folder, lines, args.force, args.code))
+    return 0
 
 
-def folder_and_overrides(words: Sequence[str], usage: str) -> tuple[Path, list[str]]:
+def folder_and_overrides(args: argparse.Namespace, usage: str) -> tuple[Path, list[str]]:
     """The run directory and the overrides among the words of a command, in any order. Raises ConfigError."""
+    words = [args.run, *args.overrides]
     lines = [word for word in words if "=" in word or word.startswith("~")]
     folders = [word for word in words if word not in lines]
     if len(folders) != 1:
@@ -59,7 +57,7 @@ def resume(
     Without a checkpoint the run starts again. Raises ConfigError when there is no run, when it is finished, or when
     something has changed that its results depend on (unless `force`), and BusyError while it is still running.
     """
-    with naming_code_of(Path(folder), json.read_optional(Path(folder) / run.MANIFEST_FILE)):
+    with naming_code_of(Path(folder), json.read_optional(Path(folder) / rundir.MANIFEST)):
         request = on_all_ranks(lambda: _request(Path(folder), lines, force, given_code))
         with stopped_by_signals(), processes_of(request.config) as ranks:
             return ranks.run(output_directories.with_directories(request, ranks.first), launch.execute_recorded)
@@ -68,7 +66,7 @@ def resume(
 def _request(place: Path, lines: Sequence[str], force: bool, given_code: Sequence[str]) -> RunRequest:
     """The rest of the run in `place`. Raises ConfigError."""
     code.load(code.sources(given_code))
-    status, values = read_record(place, STATUS_FILE), read_record(place, run.CONFIG_FILE)
+    status, values = rundir.read_record(place, rundir.STATUS), rundir.read_record(place, rundir.CONFIG)
     config = check(with_overrides(values, lines))
     typed = typed_values(overrides.parse(lines))
     raise_all(list(path_errors(config, place, typed)))  # the run directory may be that of someone else
@@ -84,13 +82,3 @@ def _check_one_process(place: Path, what: str) -> None:
     if (size := launched()[1]) > 1:
         rows = {"path": place, "launched": f"{size} processes", "repair": f"without mpirun: runner resume {place}"}
         raise ConfigError(what, **rows)
-
-
-def read_record(place: Path, name: str) -> dict[str, Any]:
-    """A JSON file of a run directory. Raises ConfigError when it is missing or damaged."""
-    try:
-        return json.read_object(place / name)
-    except DataError as error:
-        rows = {"damaged": name, "reason": error.rows.get("reason", error.what)}
-        rows = rows if (place / name).exists() else {"missing": name, "hint": "runner ls lists runs"}
-        raise ConfigError("not a run directory", path=place, **rows) from None

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from runner import context, nn
+from runner import context, nn, rundir
 from runner.communication.world import process_number, world
 from runner.config.code import loaded_files
 from runner.config.groups.services import SessionSettings, dump_is_requested, profiling_is_requested as is_profiled
@@ -17,7 +17,7 @@ from runner.config.schema import CheckpointSettings, Expectation, RunConfig, Run
 from runner.core.graph import NO_VALUES, ValueObserver
 from runner.errors import MismatchError, TrainingError
 from runner.experiment import dump, manifest as code, observers, results
-from runner.experiment.build import INPUTS_FILE, MODES, Experiment, ModelInputs, build, device_of
+from runner.experiment.build import MODES, Experiment, ModelInputs, build, device_of
 from runner.experiment.callbacks import MetricsJournal, Stopwatch
 from runner.experiment.checkpointer import Checkpointer, restore
 from runner.experiment.manifest import ManifestWriter, RunDescription, description_of
@@ -86,8 +86,6 @@ def check_expectations(expected: Mapping[str, Expectation], values: dict[str, fl
 
 # Executes a run from its checked config, or the rest of an interrupted run, and writes its folder.
 
-CONFIG_FILE, MANIFEST_FILE, METRICS_FILE, SUMMARY_FILE = "config.json", "manifest.json", "metrics.jsonl", "summary.json"
-
 
 def run(request: RunRequest) -> dict[str, Any]:
     """Train, evaluate, write the run folder, and return the summary.
@@ -96,15 +94,15 @@ def run(request: RunRequest) -> dict[str, Any]:
     """
     config, folder, stopwatch = request.config, request.folder, Stopwatch()
     if not request.resume:
-        write_json(folder / CONFIG_FILE, request.resolved)
+        write_json(folder / rundir.CONFIG, request.resolved)
         code.write_copies(folder, loaded_files())
     with run_environment(config):
         with closing(value_observer(request)) as values_observer:
             experiment = _build(request, values_observer)
             step_graph = StepGraphWriter(experiment, folder)
             description = description_of(request, experiment, stopwatch)
-            write_json(folder / INPUTS_FILE, ModelInputs.of(experiment.train_data).as_json())
-            with closing(Journal(folder / METRICS_FILE)) as journal:
+            write_json(folder / rundir.INPUTS, ModelInputs.of(experiment.train_data).as_json())
+            with closing(Journal(folder / rundir.METRICS)) as journal:
                 if request.resume:
                     network = experiment.model.train_network
                     description.before = _read(network, lambda: _restore(request, description, journal))
@@ -175,7 +173,7 @@ def conclude(request: RunRequest, summary: dict[str, Any], values: dict[str, Any
         summary["status"] = "failed"  # like status.json
         raise
     finally:
-        write_json(request.folder / SUMMARY_FILE, summary)
+        write_json(request.folder / rundir.SUMMARY, summary)
     return summary
 
 
@@ -233,7 +231,7 @@ def failure_observer(config: RunConfig, folder: Path) -> dumps.FirstFailure | No
     """The observer that locates the operator at which the run fails, with `session.enable_exception_dump`."""
     if not config.session.enable_exception_dump:
         return None
-    path = folder.absolute() / "exception_dump"
+    path = folder.absolute() / rundir.EXCEPTION_DUMP
     return dumps.FirstFailure(path, config.network.name, process_number(config.device.card))
 
 
@@ -241,7 +239,7 @@ def _restore(request: RunRequest, description: RunDescription, journal: Journal)
     """Restore model and journal, and record the config and code with which the run continues. Raises as `restore`."""
     before = restore(description, request.config.checkpoint.prefix, journal, request.force)
     if before:
-        write_json(request.folder / CONFIG_FILE, request.resolved)
+        write_json(request.folder / rundir.CONFIG, request.resolved)
     code.write_copies(request.folder, loaded_files())  # without a checkpoint too: they may not have been complete
     return before
 
@@ -281,7 +279,7 @@ def _observers(
 ) -> list[Callback]:
     experiment = description.experiment
     configured = _configured(request, experiment)
-    manifest = ManifestWriter(request.folder / MANIFEST_FILE, description.manifest)
+    manifest = ManifestWriter(request.folder / rundir.MANIFEST, description.manifest)
     callbacks: list[Callback] = [metrics, *configured, manifest, step_graph]
     if request.config.eval.every == "epoch":
         callbacks.append(Evaluation(experiment, metrics))

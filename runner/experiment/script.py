@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from runner import context
+from runner import context, rundir
 from runner.communication.world import launched
 from runner.config.check import check
 from runner.config.code import imported_files
@@ -28,20 +28,15 @@ from runner.experiment import tracking as trackers
 from runner.experiment.build import Experiment
 from runner.experiment.callbacks import MetricsJournal, Stopwatch
 from runner.experiment.checkpointer import Checkpointer, restore
-from runner.experiment.launch import LOCK_FILE, STATUS_FILE, Status, kept_status
 from runner.experiment.manifest import ManifestWriter, RunDescription, Subject, config_hash, write_copies
 from runner.experiment.observers import StepGraphWriter
 from runner.experiment.results import write_networks
 from runner.experiment.run import (
-    CONFIG_FILE,
-    MANIFEST_FILE,
-    METRICS_FILE,
-    SUMMARY_FILE,
     Evaluation,
     RunMonitor,
     final_evaluation,
 )
-from runner.host import files, json as host_json, json as json_data
+from runner.host import files, json as stored
 from runner.host.console import LOG, Console
 from runner.host.files import Journal, storage_errors, write_json
 from runner.host.json import flat
@@ -57,7 +52,6 @@ from runner.validation.rules import Frozen
 # A run directory may be that of someone else, and `runner resume` starts the recorded program. So the record is signed
 # with a key that only this user's account has, and nothing else is ever started.
 
-SCRIPT_FILE = "script.json"
 KEY_BYTES = 32
 MAX_SCRIPT_BYTES = 16 << 20
 
@@ -107,7 +101,7 @@ def write(folder: Path, command: ScriptCommand) -> None:
         key = _own_key()
     except (StorageError, RuntimeError):  # RuntimeError: no home directory
         key = None
-    files.write_json(folder / SCRIPT_FILE, {**record, "signature": None if key is None else _signature(key, record)})
+    files.write_json(folder / rundir.SCRIPT, {**record, "signature": None if key is None else _signature(key, record)})
 
 
 def read(folder: Path) -> tuple[ScriptCommand, bool]:
@@ -115,14 +109,12 @@ def read(folder: Path) -> tuple[ScriptCommand, bool]:
 
     Raises DataError for a damaged record, StorageError.
     """
-    path = folder / SCRIPT_FILE
-    values = json_data.read_object(path)
-    script, sha256, words, directory = (values.get(name) for name in ("script", "sha256", "words", "directory"))
-    if not isinstance(directory, str) or not isinstance(words, list) or not all(isinstance(w, str) for w in words):
+    path = folder / rundir.SCRIPT
+    values = stored.read_object(path)
+    values = {"script": None, "sha256": None, **values}
+    if not stored.fits(values, {"script": (str, None), "sha256": (str, None), "words": [str], "directory": str}):
         raise DataError("the record of a script is damaged", file=path)
-    if not all(value is None or isinstance(value, str) for value in (script, sha256)):
-        raise DataError("the record of a script is damaged", file=path)
-    command = ScriptCommand(script, sha256, tuple(words), directory)
+    command = ScriptCommand(values["script"], values["sha256"], tuple(values["words"]), values["directory"])
     key, signature = _known_key(), values.get("signature")
     if key is None or not isinstance(signature, str):
         return command, False
@@ -224,7 +216,7 @@ class RecordedRun:
         subject: ScriptSubject,
         settings: CheckpointSettings,
         journal: Journal,
-        status: Status,
+        status: rundir.Status,
         *,
         resumed: bool,
         force: bool,
@@ -315,7 +307,7 @@ class RecordedRun:
         if not self._cb_params.cur_step_num:  # an evaluation
             seconds = {"eval_seconds": summary["train_seconds"], "train_seconds": 0.0}
             summary |= {"loss": self._values.get("loss"), **seconds}
-        write_json(self.folder / SUMMARY_FILE, summary)
+        write_json(self.folder / rundir.SUMMARY, summary)
         return summary
 
     def _evaluate(self, experiment: Experiment, *callbacks: Callback) -> None:
@@ -339,7 +331,7 @@ class RecordedRun:
         write_copies(self.folder, self._subject.code)
 
     def _manifest(self, description: RunDescription) -> ManifestWriter:
-        return ManifestWriter(self.folder / MANIFEST_FILE, description.manifest)
+        return ManifestWriter(self.folder / rundir.MANIFEST, description.manifest)
 
 
 # The directory of a script's run: it is new, or this start continues the run that is in it, or it is refused.
@@ -355,7 +347,7 @@ def opened(folder: Path) -> AbstractContextManager[None]:
     """
     _check_content(folder)
     files.make_directory(folder)
-    return files.locked(folder / LOCK_FILE)
+    return files.locked(folder / rundir.LOCK)
 
 
 def is_continued(folder: Path, own: ScriptCommand, config: Mapping[str, Any], resume: bool | None, force: bool) -> bool:
@@ -365,12 +357,12 @@ def is_continued(folder: Path, own: ScriptCommand, config: Mapping[str, Any], re
     config have changed since the run began, unless `force`, and for a directory with symbolic links.
     """
     _check_content(folder)
-    if not (folder / SCRIPT_FILE).exists():
+    if not (folder / rundir.SCRIPT).exists():
         return False
     if resume is False:
         hint = f"{OTHER}, or without resume=False to continue the run"
         raise BusyError("the directory has the run of a script", path=folder, hint=hint)
-    if resume is None and host_json.read_optional(folder / STATUS_FILE).get("status") == "ok":
+    if resume is None and rundir.is_finished(folder):
         hint = f"{OTHER}, or resume=True to continue the run with more epochs"
         raise BusyError("the run in this directory is finished", path=folder, hint=hint)
     links = [entry for entry in sorted(folder.iterdir()) if entry.is_symlink()]
@@ -383,19 +375,19 @@ def is_continued(folder: Path, own: ScriptCommand, config: Mapping[str, Any], re
 
 def _check_content(folder: Path) -> None:
     """Refuse a directory of something else. Raises BusyError."""
-    others = [name for name in files.names(folder) if name != LOCK_FILE and not name.endswith(files.TEMPORARY_SUFFIX)]
-    if not others or SCRIPT_FILE in others:
+    others = [name for name in files.names(folder) if name != rundir.LOCK and not name.endswith(files.TEMPORARY_SUFFIX)]
+    if not others or rundir.SCRIPT in others:
         return
-    if STATUS_FILE in others:
+    if rundir.STATUS in others:
         raise BusyError("the directory has a run that no script records", path=folder, hint=OTHER)
     raise BusyError("the run directory is not empty", path=folder, contains=", ".join(others[:3]), hint=OTHER)
 
 
 def _check_unchanged(folder: Path, own: ScriptCommand, config: Mapping[str, Any]) -> None:
-    if not (folder / CONFIG_FILE).exists():  # the run was killed before anything else was written
+    if not (folder / rundir.CONFIG).exists():  # the run was killed before anything else was written
         return
     before, _ = read(folder)
-    was = {"script.sha256": before.sha256} | flat({"config": host_json.read_optional(folder / CONFIG_FILE)})
+    was = {"script.sha256": before.sha256} | flat({"config": stored.read_optional(folder / rundir.CONFIG)})
     now = {"script.sha256": own.sha256} | flat({"config": dict(config)})
     if rows := changed_rows(was, now):
         hint = f"{OTHER}, or force=True to continue anyway"
@@ -409,7 +401,7 @@ RESUME_VARIABLE, FORCE_VARIABLE = "RUNNER_RESUME", "RUNNER_RESUME_FORCE"  # for 
 
 def is_script_run(folder: Path) -> bool:
     """Whether the run in a directory is one that a script records."""
-    return (folder / SCRIPT_FILE).exists()
+    return (folder / rundir.SCRIPT).exists()
 
 
 def resume(folder: Path, lines: Sequence[str], force: bool) -> NoReturn:
@@ -432,13 +424,13 @@ def startable(folder: Path, lines: Sequence[str], force: bool) -> ScriptCommand:
     try:
         own, signed = read(folder)
     except DataError as error:
-        rows = {"damaged": SCRIPT_FILE, "reason": error.rows.get("reason", error.what)}
+        rows = {"damaged": rundir.SCRIPT, "reason": error.rows.get("reason", error.what)}
         raise ConfigError("not a run directory", path=folder, **rows) from None
     typed = {"path": folder, "command": own.shown}
     if lines:
         hint = "the arguments of a script are its own: type the command with others"
         raise ConfigError("the run of a script has no overrides", value=" ".join(lines), **typed, hint=hint)
-    if host_json.read_optional(folder / STATUS_FILE).get("status") == "ok":
+    if rundir.is_finished(folder):
         raise ConfigError("the run is finished", path=folder, hint="more epochs: runner.record(..., resume=True)")
     if (size := launched()[1]) > 1:
         raise ConfigError("the run has a single process", path=folder, launched=f"{size} processes")
@@ -495,7 +487,7 @@ def record(
         with stopped_by_signals(), opened(place), _noted(own, folder):
             resumed = is_continued(place, own, values, resume, force)
             write(place, own)
-            files.write_json(place / CONFIG_FILE, values)
+            files.write_json(place / rundir.CONFIG, values)
             with _running(subject, settings, resumed, force) as run:
                 yield run
 
@@ -505,8 +497,8 @@ def _running(subject: ScriptSubject, settings: RunConfig, resumed: bool, force: 
     """The run in a locked directory, with its status, journal and tracker; at the end its summary is written."""
     with (
         Console() as console,
-        kept_status(subject.folder, subject.names, console, resumed) as status,
-        closing(Journal(subject.folder / METRICS_FILE)) as journal,
+        rundir.kept_status(subject.folder, subject.names, console, resumed) as status,
+        closing(Journal(subject.folder / rundir.METRICS)) as journal,
         _tracked(subject, settings, resumed) as summary,
     ):
         run = RecordedRun(subject, settings.checkpoint, journal, status, resumed=resumed, force=force)
@@ -575,9 +567,9 @@ def _json_values(config: Mapping[str, Any] | None) -> dict[str, Any]:
         raise ConfigError("config must be a mapping of names to values", given=repr(config))
     for name, value in config.items():
         try:
-            json_data.parse_data(json.dumps({name: value}, allow_nan=False).encode())
+            stored.parse_data(json.dumps({name: value}, allow_nan=False).encode())
         except (TypeError, ValueError, RecursionError) as reason:
             allowed = "text, finite numbers, true, false, None, and lists and mappings of them"
             raise ConfigError("not a value of JSON", key=f"config.{name}", reason=reason, allowed=allowed) from None
-    values: dict[str, Any] = json_data.parse_data(json.dumps(dict(config)).encode())
+    values: dict[str, Any] = stored.parse_data(json.dumps(dict(config)).encode())
     return values

@@ -9,7 +9,6 @@ import fcntl
 import hashlib
 import json
 import os
-import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -84,7 +83,12 @@ def write_whole(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
 
 def write_json(path: Path, value: object) -> None:
     """Write a value as indented JSON, atomically."""
-    write_atomically(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+    write_atomically(path, json_text(value))
+
+
+def json_text(value: object) -> str:
+    """The text of a JSON file: indented, with a newline at its end. Raises ValueError for NaN and infinities."""
+    return json.dumps(value, indent=2, allow_nan=False) + "\n"
 
 
 def write_exclusively(path: Path, content: Content, mode: int = 0o666) -> bool:
@@ -347,53 +351,6 @@ class Journal:
                 self.sync()
             finally:
                 self._file.close()
-
-
-# Removing whole directories: each vanishes at once, and what a killed process has left of it is removed later.
-
-SUFFIX = ".removed"
-LOCK_FILE = ".lock"
-_LEFT = re.compile(rf"\..+\.[0-9a-f]{{12}}{re.escape(SUFFIX)}")  # made by `files.hidden`
-
-
-def is_removed(name: str) -> bool:
-    """Whether a directory of this name is what is left of a removed one.
-
-    >>> is_removed(".08-10-52.0123456789ab.removed"), is_removed("08-10-52")
-    (True, False)
-    """
-    return _LEFT.fullmatch(name) is not None
-
-
-def remove_directory(folder: Path) -> None:
-    """Remove a directory, whose lock the caller holds, with everything in it; links are not followed.
-
-    It gets a hidden name first, so no reader sees a part of it; a killed process leaves it whole, or under that name.
-    Raises StorageError.
-    """
-    what, left = "cannot remove a directory", hidden(folder, SUFFIX)
-    with storage_errors(what, folder):
-        rename(folder, left)
-        sync_folder(folder.parent)
-    with storage_errors(what, left):
-        _remove(left)
-
-
-def remove_leftovers(parent: Path) -> None:
-    """Remove what killed processes have left in a folder of removed directories, as far as that is possible."""
-    for name in filter(is_removed, names(parent)):
-        place = parent / name
-        if place.is_dir() and not place.is_symlink() and not (place / LOCK_FILE).is_symlink():
-            with suppress(BusyError, StorageError, OSError), locked(place / LOCK_FILE):  # or it is being removed
-                _remove(place)
-
-
-def _remove(folder: Path) -> None:
-    """Remove a directory; its lock is held until nothing else is in it. Raises OSError."""
-    for name in names(folder):
-        if name != LOCK_FILE:
-            remove(folder / name)
-    remove(folder)
 
 
 # Locations of the folders that are distributed with runner.

@@ -61,6 +61,18 @@ def late_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[
     return load, listing, names
 
 
+def late_function(place: str) -> Callable[..., Any]:
+    """The function `module:name`, whose module is loaded when it is called. The table of commands consists of such."""
+    module, _, name = place.partition(":")
+
+    def call(*args: Any, **keywords: Any) -> Any:
+        with loading():
+            found = getattr(importlib.import_module(module), name)
+        return found(*args, **keywords)
+
+    return call
+
+
 class ReferencePaths:
     """A finder of the module paths of MindSpore r1.2 that are no files, whose table loads when one is imported.
 

@@ -12,6 +12,7 @@ import re
 import sys
 import time
 import xml.etree.ElementTree as xml
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from runner import rundir
 from runner.config.schema import changed_keys
 from runner.errors import ConfigError, DataError, MismatchError, RunnerError
 from runner.host import files, json
@@ -77,10 +79,10 @@ def from_run(folder: Path) -> Golden:
     """The results of a finished run. Raises ConfigError if it is not finished, DataError without a valid checkpoint."""
     run = RunRecord(folder)
     if not folder.is_dir() or not run.status:
-        raise ConfigError("not a run directory", path=folder, missing="status.json", hint="runner ls lists runs")
+        raise rundir.not_a_run(folder)
     if run.state != "ok" and run.status.get("exit_code") != 6:  # a run that does not meet `expect` is finished too
         raise ConfigError("the run is not finished", path=folder, status=run.state, hint=f"runner resume {folder}")
-    found, damaged = state.newest(folder / "checkpoints", run.checkpoint_prefix)
+    found, damaged = state.newest(folder / rundir.CHECKPOINTS, run.checkpoint_prefix)
     if found is None:
         raise DataError("no valid checkpoint", path=folder, found="; ".join(damaged) or "none")
     # The manifest has the actual number of threads. The check is for changes of the code, also that of the user.
@@ -144,10 +146,8 @@ def _problem(golden: Golden) -> str | None:
 
 
 def _is_tensor(value: object) -> bool:
-    if not isinstance(value, dict) or not isinstance(value.get("shape"), list):
-        return False
-    texts = value.get("dtype"), value.get("sha256")
-    return all(isinstance(text, str) for text in texts) and is_number(value.get("norm"))
+    shape = {"shape": list, "dtype": str, "sha256": str, "norm": float}
+    return isinstance(value, dict) and json.fits(value, shape) and is_number(value["norm"])
 
 
 def _losses(metrics: Metrics) -> dict[str, Any]:
@@ -289,13 +289,13 @@ def _short(tensor: dict[str, Any] | None) -> str | None:
 _MAX_ROWS = 12  # of the error
 
 
-def main(file: str, run: str | None, should_update: bool) -> int:
-    """Update the file from a run, or check the run against it. `run` None means the newest run.
+def main(args: Namespace) -> int:
+    """Update the file from a run, by default the newest one, or check the run against it.
 
     Raises MismatchError if the results differ, ConfigError and DataError for what cannot be compared.
     """
-    folder = newest_run() if run is None else Path(run)
-    return update(Path(file), folder) if should_update else check(Path(file), folder)
+    folder = newest_run() if args.run is None else Path(args.run)
+    return update(Path(args.file), folder) if args.update else check(Path(args.file), folder)
 
 
 def newest_run() -> Path:

@@ -144,8 +144,8 @@ def _help(key: Key) -> str:
 # `runner parse-print FILE`: prints the strings and tensors of a print file as the operator Print would.
 
 
-def parse_print(file: str) -> int:
+def parse_print(args: Namespace) -> int:
     """Print the content of a file. Raises DataError if it is missing, or after all that precedes its damage."""
-    for part in print_entries(file):
+    for part in print_entries(args.file):
         print(text([part.asnumpy() if isinstance(part, Tensor) else part]))  # noqa: T201  output of the command
     return 0

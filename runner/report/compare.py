@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from runner import rundir
 from runner.errors import ConfigError, DataError, MismatchError, StorageError
 from runner.host import console
 from runner.host.console import spreadsheet_cell
@@ -69,8 +70,8 @@ def compare_run_directories(folders: Sequence[Path], tolerance: MetricTolerance)
     for folder in folders:
         if not folder.is_dir():
             raise ConfigError("the run does not exist", path=folder, hint="runner ls lists runs")
-        if not any((folder / name).exists() for name in ("status.json", "metrics.jsonl", ".hydra")):
-            raise ConfigError("not a run directory", path=folder, missing="status.json", hint="runner ls lists runs")
+        if not any((folder / name).exists() for name in (rundir.STATUS, rundir.METRICS, rundir.HYDRA)):
+            raise rundir.not_a_run(folder)
     a, b = map(RunRecord, folders)
     return compare_runs(a, b, tolerance)
 
@@ -88,7 +89,7 @@ def has_dump(folder: Path) -> bool:
 
 def _runs_without_dump(folders: Sequence[Path]) -> list[Path]:
     """The runs that have no dump; none if one of the folders is not a run directory: it may be a dump itself."""
-    if not all((folder / "status.json").is_file() for folder in folders):
+    if not all((folder / rundir.STATUS).is_file() for folder in folders):
         return []
     return [folder for folder in folders if not has_dump(folder)]
 

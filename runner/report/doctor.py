@@ -4,6 +4,7 @@ It has a file of its own because it must load where packages are missing: this i
 """
 
 import os
+from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -34,7 +35,7 @@ class Finding:
     state: str = "ok"
 
 
-def doctor() -> int:
+def doctor(args: Namespace) -> int:
     """Print the report. Returns 0 if the CPU works and all packages are installed, otherwise 3."""
     findings = [*_packages(), *_machine(), *_devices(), _outputs(Path("outputs"))]
     console = Console()

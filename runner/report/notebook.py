@@ -9,20 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from runner import nn
+from runner import nn, rundir
 from runner.errors import ConfigError, nearest
 from runner.experiment.predict import trained_network
-from runner.experiment.sweep import journal
 from runner.host import files
-from runner.host.ownership import directories_of
 from runner.report.compare import MetricTolerance, compare_run_directories, tables, verdict
 from runner.report.html.charts import ChartLine, chart, downsample, running_mean
 from runner.report.html.page import Content, Markup, asset, collapsible, concat, table, tag
 from runner.report.html.run import head
 from runner.report.html.runs import pair_sections
 from runner.report.record import RunRecord, array_of, format_value, is_number
-from runner.report.runs.folders import is_run
 from runner.report.runs.list import EVALUATION, TEST_LOSS
+from runner.rundir import directories_of, is_run
 
 # HTML for the output of a notebook: the style of reports, which applies to nothing else on the page.
 #
@@ -164,15 +162,22 @@ class RunComparison:
 _CHECKPOINT = re.compile(r".+-([0-9]{1,18})_([0-9]{1,18})")
 POINTS = 500  # of the curve in a notebook
 PATHS = {
-    **{name: f"{name}.json" for name in ("status", "config", "manifest", "summary", "inputs")},
-    "metrics": "metrics.jsonl",
-    "report": "report.html",
-    "checkpoints": "checkpoints",
-    "code": "code",
-    "network": "model/network.onnx",
-    "predict": "model/predict.onnx",
-    "train_step": "model/train_step.onnx",
-    **{name: name for name in ("dump", "graphs", "profiling", "tensorboard")},
+    "status": rundir.STATUS,
+    "config": rundir.CONFIG,
+    "manifest": rundir.MANIFEST,
+    "summary": rundir.SUMMARY,
+    "inputs": rundir.INPUTS,
+    "metrics": rundir.METRICS,
+    "report": rundir.REPORT,
+    "checkpoints": rundir.CHECKPOINTS,
+    "code": rundir.CODE,
+    "network": rundir.NETWORK,
+    "predict": rundir.PREDICT,
+    "train_step": rundir.TRAIN_STEP,
+    "dump": rundir.DUMP,
+    "graphs": rundir.GRAPHS,
+    "profiling": rundir.PROFILING,
+    "tensorboard": rundir.TENSORBOARD,
 }
 
 
@@ -250,9 +255,9 @@ class SavedRun:
     @property
     def checkpoints(self) -> list[Path]:
         """The directories of the checkpoints, by epoch and step."""
-        places = ((_CHECKPOINT.fullmatch(name), name) for name in files.names(self.folder / "checkpoints"))
+        places = ((_CHECKPOINT.fullmatch(name), name) for name in files.names(self.folder / rundir.CHECKPOINTS))
         found = sorted((int(place[1]), int(place[2]), name) for place, name in places if place)
-        return [self.folder / "checkpoints" / name for _, _, name in found]
+        return [self.folder / rundir.CHECKPOINTS / name for _, _, name in found]
 
     @property
     def paths(self) -> dict[str, Path]:
@@ -301,10 +306,10 @@ def load_run(folder: str | os.PathLike[str] | SavedRun) -> SavedRun:
     place = _folder(folder)
     if not place.is_dir():
         raise ConfigError("the run does not exist", path=place, hint="runner ls lists runs")
-    if (place / journal.NAME).is_file():
+    if (place / rundir.SWEEP).is_file():
         raise ConfigError("a sweep has several runs", path=place, hint="the directory of a job, such as its folder 0")
     if not is_run(place):
-        raise ConfigError("not a run directory", path=place, missing="status.json", hint="runner ls lists runs")
+        raise rundir.not_a_run(place)
     return SavedRun(place)
 
 

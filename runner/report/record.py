@@ -17,13 +17,12 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import numpy as np
 
-from runner.config.commands import STATES
+from runner import rundir
 from runner.errors import DataError, StorageError
 from runner.host import files, json
 from runner.host.console import visible
-from runner.host.files import is_removed, open_regular
+from runner.host.files import open_regular
 from runner.host.json import flat
-from runner.host.process import may_be_alive
 from runner.validation.rules import LARGEST_FLOAT32
 
 if TYPE_CHECKING:
@@ -120,7 +119,6 @@ def _has_shape(value: object, shape: tuple[int, ...]) -> bool:
 
 # The files of a run directory.
 
-MAX_FILE_BYTES = 16 << 20  # of a file that is read as a whole
 MAX_LINE_BYTES = 4 << 20  # of one event; the largest confusion matrix has 2 MB
 
 
@@ -150,31 +148,28 @@ class RunRecord:
     @cached_property
     def status(self) -> dict[str, Any]:
         """`status.json`."""
-        return self._object("status.json")
+        return self._object(rundir.STATUS)
 
     @cached_property
     def state(self) -> str:
-        """One of STATES. `killed`: status running, but its process does not exist; `broken`: no readable status."""
-        status = str(self.status.get("status", "broken"))
-        if status == "running" and not may_be_alive(self.status):
-            return "killed"
-        return status if status in STATES else "broken"
+        """One of `rundir.STATES`."""
+        return rundir.state_of(self.status)
 
     @cached_property
     def config(self) -> dict[str, Any]:
         """The resolved config by dotted keys; for a job that never began, the values of its overrides."""
-        return self._dotted("config.json") or self._override_values()
+        return self._dotted(rundir.CONFIG) or self._override_values()
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """`manifest.json` by dotted keys."""
-        return self._dotted("manifest.json")
+        return self._dotted(rundir.MANIFEST)
 
     @cached_property
     def command(self) -> str | None:
         """The command of the script that records the run; None for a run with a config."""
-        words = self._object("script.json").get("words")
-        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        words = self._object(rundir.SCRIPT).get("words")
+        if not json.fits(words, [str]):
             return None
         return shlex.join(["python", *words])
 
@@ -187,12 +182,12 @@ class RunRecord:
     @cached_property
     def summary(self) -> dict[str, Any]:
         """`summary.json`."""
-        return self._object("summary.json")
+        return self._object(rundir.SUMMARY)
 
     @cached_property
     def overrides(self) -> list[str]:
         """The overrides of the command line, from Hydra's `overrides.yaml`: a YAML list, one override per line."""
-        text = self._bytes(".hydra/overrides.yaml").decode(errors="replace")
+        text = self._bytes(f"{rundir.HYDRA}/overrides.yaml").decode(errors="replace")
         return [_unquoted(line[2:].strip()) for line in text.splitlines() if line.startswith("- ")]
 
     @cached_property
@@ -203,7 +198,7 @@ class RunRecord:
         epochs: list[int] = []
         evaluations: list[dict[str, Any]] = []
         damaged, torn = 0, False
-        for line in self._lines("metrics.jsonl"):
+        for line in self._lines(rundir.METRICS):
             row = event_of(line)
             torn = not line.endswith(b"\n")
             if row is None:
@@ -249,8 +244,8 @@ class RunRecord:
     def class_names(self, count: int) -> list[str]:
         """The names of `count` classes, from the summary; their numbers if it has not so many."""
         names = self.summary.get("class_names")
-        if isinstance(names, list) and len(names) == count and all(isinstance(name, str) for name in names):
-            return names
+        if json.fits(names, [str]) and len(names) == count:
+            return list(names)
         return [str(number) for number in range(count)]
 
     @cached_property
@@ -300,11 +295,11 @@ class RunRecord:
         return flat(self._object(name))
 
     def _object(self, name: str) -> dict[str, Any]:
-        return json.read_optional(self.folder / name, MAX_FILE_BYTES)
+        return json.read_optional(self.folder / name, rundir.MAX_FILE_BYTES)
 
     def _bytes(self, name: str) -> bytes:
         try:
-            return files.read_bytes(self.folder / name, MAX_FILE_BYTES)
+            return files.read_bytes(self.folder / name, rundir.MAX_FILE_BYTES)
         except (DataError, StorageError):
             return b""
 
@@ -318,16 +313,6 @@ class RunRecord:
                     yield line
         except OSError:
             return
-
-
-def run_directories(folder: Path) -> Iterator[Path]:
-    """The run directories in a folder, itself included: those with a `status.json`, or only with Hydra's files, if the
-    run was killed at its start."""
-    for directory, folders, names in os.walk(folder, onerror=None):
-        folders[:] = [name for name in folders if not is_removed(name)]
-        if "status.json" in names or (".hydra" in folders and "multirun.yaml" not in names):
-            folders.clear()
-            yield Path(directory)
 
 
 def differing_keys(configs: Sequence[dict[str, Any]]) -> list[str]:

@@ -13,7 +13,7 @@ from patience import PATIENCE
 
 from runner import cli
 from runner.config import completion
-from runner.config.commands import OVERRIDE
+from runner.config.command_line import OVERRIDE
 
 ROOT = Path(__file__).parents[2]
 OPTIMIZER_NAMES = (

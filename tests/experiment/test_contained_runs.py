@@ -7,7 +7,7 @@ import pytest
 from tables import table
 
 import runner
-from runner import cli
+from runner import cli, rundir
 from runner.config.groups.services import MlflowTracking
 from runner.errors import ConfigError
 from runner.experiment.resume import resume
@@ -183,10 +183,10 @@ ADDRESSES = ["sqlite:////{out}/x.db", "file://{out}", "nonsense"]
 def test_the_recorded_database_of_a_resumed_run_is_checked(address, here, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     recorded = address.format(out=here.parent / "outside")
-    (here / tracking.STATE_FILE).write_text(json.dumps({"name": "mlflow", "uri": recorded, "run_id": "1"}))
+    (here / rundir.TRACKING).write_text(json.dumps({"name": "mlflow", "uri": recorded, "run_id": "1"}))
     with pytest.raises(ConfigError) as caught:
         tracking._run_info(recorded_run(here), MlflowTracking())
     assert caught.value.rows["key"] == "tracking.uri"
     own = f"sqlite:///{here}/mlflow.db"
-    (here / tracking.STATE_FILE).write_text(json.dumps({"name": "mlflow", "uri": own, "run_id": "1"}))
+    (here / rundir.TRACKING).write_text(json.dumps({"name": "mlflow", "uri": own, "run_id": "1"}))
     assert tracking._run_info(recorded_run(here), MlflowTracking()).uri == own

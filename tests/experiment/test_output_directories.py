@@ -17,14 +17,14 @@ from soak import thinned
 
 import runner
 from runner.cli import run_command
-from runner.config.commands import CommandLine
+from runner.config.command_line import CommandLine
 from runner.errors import BusyError, TrainingError
 from runner.experiment import output_directories
 from runner.experiment.resume import resume
 from runner.experiment.sweep import sweep
 from runner.host import files
-from runner.host.ownership import RECORD
 from runner.observe.dump import VARIABLE
+from runner.rundir import OWNER
 from runner.train.checkpoint import state
 
 # 64 samples are 2 batches: 4 steps.
@@ -106,7 +106,7 @@ def test_a_second_run_is_refused_before_anything_is_written(place, way, monkeypa
     assert not (place / "second").exists()
     subprocess.run(rows["hint"].partition("run: ")[2], shell=True, check=True)
     run("second", *words, "dataset.batch_size=16")
-    assert json.loads((place / "given" / RECORD).read_text())["run"] == str(place / "second")
+    assert json.loads((place / "given" / OWNER).read_text())["run"] == str(place / "second")
 
 
 def test_all_directories_are_in_one_error(place):
@@ -128,7 +128,7 @@ def test_one_run_may_use_one_directory_twice(place):
 
 def test_a_directory_inside_of_the_run_directory_needs_no_record(place):
     run("first", "dump=sync", f"dump.path={place}/first/mine", "save_graphs=true")
-    assert not list((place / "first").rglob(RECORD))
+    assert not list((place / "first").rglob(OWNER))
 
 
 @pytest.mark.parametrize("way", ["sync", "async"])
@@ -145,7 +145,7 @@ def test_two_runs_at_once(place, way):
     assert sorted(codes) == [0, 4]
     winner = codes.index(0)
     assert "BusyError: the directory belongs to another run\n" in errors[1 - winner]
-    assert json.loads((place / "given" / RECORD).read_text())["run"] == str(place / f"run{winner}")
+    assert json.loads((place / "given" / OWNER).read_text())["run"] == str(place / f"run{winner}")
     alone = place / "alone"
     run("alone", *(word.replace("given", "whole") for word in words))
     assert alone.is_dir()
@@ -364,10 +364,10 @@ def swept(place: Path, name: str, *words: str, launcher: str = "basic"):
 def test_jobs_of_a_sweep_have_subdirectories(place, capsys, launcher):
     swept(place, "s", *SWEEP, launcher=launcher)
     for folder in ("d", "given"):
-        assert sorted(os.listdir(place / folder)) == [RECORD, "0", "1", "2"]
-        assert json.loads((place / folder / RECORD).read_text())["run"] == str(place / "s")
+        assert sorted(os.listdir(place / folder)) == [OWNER, "0", "1", "2"]
+        assert json.loads((place / folder / OWNER).read_text())["run"] == str(place / "s")
     for k in range(3):
-        assert json.loads((place / f"d/{k}" / RECORD).read_text())["run"] == str(place / f"s/{k}")
+        assert json.loads((place / f"d/{k}" / OWNER).read_text())["run"] == str(place / f"s/{k}")
         assert {"0", ".metadata"} < set(os.listdir(place / f"d/{k}"))
         assert "cpu_op_detail_info_0.csv" in os.listdir(place / f"given/{k}")
     run("alone", "dump=async", "seed=2")
@@ -388,7 +388,7 @@ def test_jobs_of_a_sweep_have_subdirectories(place, capsys, launcher):
 def test_jobs_that_share_a_file_of_mindspore(place):
     dump_file(place)
     swept(place, "s", "dump.config=data_dump.json")
-    assert sorted(os.listdir(place / "given")) == [RECORD, "0", "1", "2"]
+    assert sorted(os.listdir(place / "given")) == [OWNER, "0", "1", "2"]
     assert names(place / "given/0") == names(place / "given/1")
 
 
@@ -396,6 +396,6 @@ def test_a_job_is_resumed_in_its_subdirectory(place):
     swept(place, "s", *SWEEP, "checkpoint.every_steps=1", "dump.iteration=all", "max_steps=2")
     before = names(place / "d/1")
     resume("s/1", ["max_steps=3"])
-    assert sorted(os.listdir(place / "d")) == [RECORD, "0", "1", "2"]
+    assert sorted(os.listdir(place / "d")) == [OWNER, "0", "1", "2"]
     assert set(steps(place / "d/1")) == {0, 1, 2}
     assert before < names(place / "d/1")

@@ -13,7 +13,7 @@ from patience import PATIENCE
 from tables import table
 
 import runner
-from runner import cli
+from runner import cli, rundir
 from runner.errors import BusyError, ConfigError, DataError, RunnerError, StorageError, TrainingError
 from runner.experiment import script as command
 from runner.host import files
@@ -99,7 +99,7 @@ def test_directories_that_are_refused(tmp_path):
         refused(BusyError, "another process", tmp_path / "part", {"a": 1, "b": [1]})
         run.train(model_of(), 1, recorded_script.points(1))
     (tmp_path / "link").mkdir()
-    (tmp_path / "link" / command.SCRIPT_FILE).write_text("{}")
+    (tmp_path / "link" / rundir.SCRIPT).write_text("{}")
     (tmp_path / "link" / "metrics.jsonl").symlink_to(tmp_path / "files" / "thesis.txt")
     refused(ConfigError, "symbolic links", tmp_path / "link")
     assert (tmp_path / "files" / "thesis.txt").read_text() == "years"
@@ -252,7 +252,7 @@ def recorded(tmp_path) -> Path:
 
 
 def edited(folder: Path, **values) -> None:
-    path = folder / command.SCRIPT_FILE
+    path = folder / rundir.SCRIPT
     path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
 
 
@@ -260,7 +260,7 @@ def test_only_what_this_user_recorded_is_started(recorded, monkeypatch, tmp_path
     from runner.experiment import script as resume
 
     assert resume.startable(recorded, [], force=False).words[1:] == ("--rate", "0.1")
-    original = (recorded / command.SCRIPT_FILE).read_text()
+    original = (recorded / rundir.SCRIPT).read_text()
     script = str(tmp_path / "train.py")
     for values in (
         {"words": [script, "--rate", "0.2"]},
@@ -274,7 +274,7 @@ def test_only_what_this_user_recorded_is_started(recorded, monkeypatch, tmp_path
     ):
         edited(recorded, **values)
         assert not_resumed(recorded, "if you trust the script, type the command") == 2
-        (recorded / command.SCRIPT_FILE).write_text(original)
+        (recorded / rundir.SCRIPT).write_text(original)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))  # another user
     not_resumed(recorded, f"cd {tmp_path} && python {script} --rate 0.1")
     assert cli.main(["resume", str(recorded)]) == 2
@@ -290,7 +290,7 @@ def test_a_run_that_is_not_started(recorded, tmp_path):
     files.write_json(recorded / "status.json", {"status": "ok"})
     not_resumed(recorded, "the run is finished")
     for text in ("", "[]", "{}", '{"words": 3}', '{"words": ["a", 3], "directory": "/"}', "{" * 5000):
-        (recorded / command.SCRIPT_FILE).write_text(text)
+        (recorded / rundir.SCRIPT).write_text(text)
         not_resumed(recorded, "not a run directory")
     with pytest.raises(DataError):
         command.read(recorded)
@@ -302,7 +302,7 @@ def test_the_key_belongs_to_the_user(recorded, monkeypatch, tmp_path):
     assert key.stat().st_mode & 0o777 == 0o600
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "train.py" / "no-folder"))
     command.write(recorded, command.read(recorded)[0])  # no place for a key
-    assert json.loads((recorded / command.SCRIPT_FILE).read_text())["signature"] is None
+    assert json.loads((recorded / rundir.SCRIPT).read_text())["signature"] is None
     not_resumed(recorded, "type the command")
 
 

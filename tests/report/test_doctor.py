@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,7 @@ def lines_of(capsys) -> dict[str, str]:
 
 
 def test_a_healthy_machine(here, capsys):
-    assert doctor.doctor() == 0
+    assert doctor.doctor(Namespace()) == 0
     report = lines_of(capsys)
     assert report["python"] == platform.python_version()
     assert report["numpy"].startswith(np.__version__)
@@ -40,7 +41,7 @@ def test_a_healthy_machine(here, capsys):
 def test_a_device_that_is_not_usable_comes_with_reason_and_repair(here, capsys, monkeypatch):
     trouble = DeviceError("the device cannot be used", reason="no driver", repair="install it\nand reboot")
     monkeypatch.setattr(doctor, "device_problem", lambda target: None if target == "CPU" else trouble)
-    assert doctor.doctor() == 0
+    assert doctor.doctor(Namespace()) == 0
     margin = "\n" + " " * 25
     assert f"device   GPU             warning: not usable: no driver{margin}repair: install it{margin}and reboot\n" in (
         capsys.readouterr().out
@@ -51,19 +52,19 @@ def test_a_machine_whose_cpu_does_not_work(here, capsys, monkeypatch):
     monkeypatch.setattr(
         doctor, "device_problem", lambda target: device_error(Device(target), "onnxruntime is not there")
     )
-    assert doctor.doctor() == 3
+    assert doctor.doctor(Namespace()) == 3
     assert lines_of(capsys)["CPU"] == "failed: not usable: onnxruntime is not there"
 
 
 def test_a_missing_package(here, capsys, monkeypatch):
     monkeypatch.setattr(doctor, "find_spec", lambda module: None if module == "hydra" else object())
-    assert doctor.doctor() == 3
+    assert doctor.doctor(Namespace()) == 3
     assert lines_of(capsys)["hydra-core"] == "failed: not installed: pip install hydra-core"
 
 
 def test_several_onnxruntimes_are_a_warning(here, capsys, monkeypatch):
     monkeypatch.setattr(doctor, "runtimes", lambda: {"onnxruntime": "1.31.1", "onnxruntime-gpu": "1.31.1"})
-    assert doctor.doctor() == 0
+    assert doctor.doctor(Namespace()) == 0
     assert lines_of(capsys)["onnxruntime"] == (
         "warning: onnxruntime 1.31.1, onnxruntime-gpu 1.31.1: they overwrite each other, keep one"
     )
@@ -74,7 +75,7 @@ def test_on_a_terminal_the_report_is_a_table(here, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
     trouble = device_error(Device("GPU"), "because")
     monkeypatch.setattr(doctor, "device_problem", lambda target: None if target == "CPU" else trouble)
-    assert doctor.doctor() == 0
+    assert doctor.doctor(Namespace()) == 0
     shown = capsys.readouterr().out
     assert "\x1b[33mwarning" in shown
     assert '"onnxruntime-gpu[cuda,cudnn]"' in shown

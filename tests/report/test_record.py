@@ -8,8 +8,9 @@ import pytest
 import yaml
 from run_folders import CONFIG, NO_PROCESS, leave, rows_of
 
-from runner.report.record import RunRecord, differing_keys, run_directories
+from runner.report.record import RunRecord, differing_keys
 from runner.report.runs import list
+from runner.rundir import run_directories
 
 
 def test_a_whole_run(tmp_path):

@@ -16,7 +16,7 @@ from tables import table
 import runner
 from runner import Tensor, cli, context
 from runner.errors import ConfigError, DataError
-from runner.host.ownership import RECORD
+from runner.rundir import OWNER
 
 TINY = ("dataset=synthetic", "dataset.num_samples=64", "dataset_sink_mode=false", "max_steps=2", "callbacks=quiet")
 
@@ -73,10 +73,10 @@ def test_what_else_a_run_has(place):
     assert {"status", "config", "manifest", "summary", "metrics", "checkpoints"} == {*run.paths}
     assert repr(run) == "<run r: failed, 2 steps, loss 1, accuracy 0.5, eval.loss 1.5>"
     (place / "dumps").mkdir()
-    (folder / RECORD).write_text(json.dumps({"id": "1", "directories": {"/a/dumps": str(place / "dumps")}}))
+    (folder / OWNER).write_text(json.dumps({"id": "1", "directories": {"/a/dumps": str(place / "dumps")}}))
     assert "dumps" not in runner.load_run("r").paths  # a place that its config cannot have named
     path = str(place / "dumps")
-    (folder / RECORD).write_text(json.dumps({"id": "1", "directories": {path: path}}))
+    (folder / OWNER).write_text(json.dumps({"id": "1", "directories": {path: path}}))
     assert runner.load_run("r").paths["dumps"] == place / "dumps"
 
 

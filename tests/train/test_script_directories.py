@@ -13,8 +13,8 @@ from ranks import environment, mpirun, needs_mpi
 import runner
 from runner import Tensor, context, nn
 from runner.errors import BusyError
-from runner.host.ownership import RECORD
 from runner.observe.dump import VARIABLE
+from runner.rundir import OWNER
 
 TRAIN = """
 import sys
@@ -153,7 +153,7 @@ def test_ranks_of_one_script_share_a_directory(way, place, monkeypatch):
     assert code == 0, err
     left = names(place / "given")
     if way == "dump":
-        assert {name.split("/")[0] for name in left} == {"0", "1", ".metadata", RECORD}
+        assert {name.split("/")[0] for name in left} == {"0", "1", ".metadata", OWNER}
     else:
         assert len(left) > 3
     code, _, err = mpirun(2, *words)

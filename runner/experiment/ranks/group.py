@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from runner import rundir
 from runner.communication import settings as auto_parallel
 from runner.communication.management import SAME_ERROR_SECONDS
 from runner.communication.world import World
@@ -29,7 +30,6 @@ from runner.experiment import manifest, observers, run
 from runner.experiment.build import build
 from runner.experiment.ranks import start_up, start_up as synchronize
 from runner.experiment.ranks.guardian import guarded
-from runner.host import files, json
 from runner.host.console import LOG
 from runner.host.machine import usable_cores
 from runner.host.process import Interruption, exit_code, ignored
@@ -63,7 +63,6 @@ def follow(request: RunRequest) -> None:
 
 STOP_SECONDS = 8.0  # how long ranks wait for the first one, which saves a checkpoint after a signal
 OUTPUT_SECONDS = 0.3  # for mpirun to forward the output of a rank before it ends all of them
-STATUS_FILE = "status.json"
 T = TypeVar("T")
 
 
@@ -101,9 +100,7 @@ class RankGroup:
         sys.stderr.flush()
         with suppress(RunnerError, OSError):
             if self.world.rank and self.place is not None:  # the first rank keeps status.json itself
-                known = json.read_object(self.place / STATUS_FILE)
-                ended = {"status": "failed", "exit_code": exit_code, "error": block}
-                files.write_json(self.place / STATUS_FILE, {**known, **ended})
+                rundir.record_failure(self.place, exit_code, block)
         time.sleep(OUTPUT_SECONDS)
         self.world.abort(exit_code)
         os._exit(exit_code)  # mpirun ends this process too, but it could print more before

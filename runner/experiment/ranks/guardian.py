@@ -15,11 +15,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from runner import rundir
 from runner.errors import BusyError, StorageError, TrainingError
 from runner.host import files, json
 from runner.host.console import now
 
-STATUS_FILE, LOCK_FILE = "status.json", ".lock"
 ATTEMPTS, PAUSE_SECONDS = 600, 0.1
 
 
@@ -49,24 +49,23 @@ def record_if_killed(folder: Path, pid: int) -> None:
         for _ in range(ATTEMPTS):
             if _running(folder, pid) is None:
                 return
-            with suppress(BusyError), files.locked(folder / LOCK_FILE):
+            with suppress(BusyError), files.locked(folder / rundir.LOCK):
                 return _record(folder, pid)
             time.sleep(PAUSE_SECONDS)
 
 
 def _running(folder: Path, pid: int) -> dict[str, Any] | None:
     """The status of the run if it says that process `pid` is executing it."""
-    status = json.read_object(folder / STATUS_FILE)
+    status = json.read_object(folder / rundir.STATUS)
     return status if (status.get("status"), status.get("pid")) == ("running", pid) else None
 
 
 def _record(folder: Path, pid: int) -> None:
-    if (status := _running(folder, pid)) is None:  # it has been resumed
+    if _running(folder, pid) is None:  # it has been resumed
         return
     reason = "mpirun ends all ranks when one of them is killed; its output names that process"
     error = TrainingError("the run was killed", reason=reason, repair=f"runner resume {folder}")
-    ending = {"status": "failed", "finished": now(), "exit_code": 128 + signal.SIGKILL, "error": str(error)}
-    files.write_json(folder / STATUS_FILE, {**status, **ending})
+    rundir.record_failure(folder, 128 + signal.SIGKILL, str(error), finished=now())
 
 
 if __name__ == "__main__" and not sys.stdin.read():  # the other end was closed by a process that could write nothing

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from runner import __version__
+from runner import __version__, rundir
 from runner.dataset.batches import facts_of
 from runner.dataset.column import Column, sample_type
 from runner.dataset.order import Visits
@@ -29,15 +29,15 @@ def write_networks(experiment: Experiment, folder: Path) -> None:
 
     The second file is left out, with a warning, when a transform has no operators, or wrong ones.
     """
-    target = make_directory(folder / "model")
+    make_directory(folder / rundir.MODEL)
     metadata = metadata_of(experiment.test_data)
     types = experiment.train_data.column_types()[:-1]
-    write_atomically(target / "network.onnx", experiment.model.export(types, metadata))
+    write_atomically(folder / rundir.NETWORK, experiment.model.export(types, metadata))
     try:
-        write_atomically(target / "predict.onnx", _predictor(experiment, types[0].shape[0], metadata))
+        write_atomically(folder / rundir.PREDICT, _predictor(experiment, types[0].shape[0], metadata))
     except ConfigError as error:
         LOG.warning("model/predict.onnx is not written: %s", error)
-        remove(target / "predict.onnx")  # of the run before it was resumed
+        remove(folder / rundir.PREDICT)  # of the run before it was resumed
 
 
 def metadata_of(data: Dataset) -> dict[str, str]:
@@ -114,7 +114,7 @@ def _reduced(picture: np.ndarray) -> np.ndarray:
 #
 # Of each batch only the candidates among the COUNT worst are kept; samples are read again at the end, by their visits.
 
-FOLDER, FILE, IMAGES = "eval", "worst.json", "worst"
+FILE, IMAGES = "worst.json", "worst"
 COUNT = 16
 MAX_NAME = 4096  # characters of a sample's file name
 
@@ -162,7 +162,7 @@ class WorstPredictions(Callback):
     """
 
     def __init__(self, run_dir: Path, global_step: int) -> None:
-        self.folder, self.global_step = run_dir / FOLDER, global_step
+        self.folder, self.global_step = run_dir / rundir.EVAL, global_step
         self.worst: Predictions | None = None
         self.samples = self.classes = 0
         self._fits = True

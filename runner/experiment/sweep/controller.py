@@ -12,19 +12,18 @@ from typing import Any
 
 from hydra.core.override_parser.types import IntervalSweep, Override
 
+from runner import rundir
 from runner.config import overrides
 from runner.config.check import examine
 from runner.config.code import loaded_files
-from runner.config.commands import CommandLine
+from runner.config.command_line import CommandLine
 from runner.config.compose import Composition, Loader, compose
 from runner.config.gate import path_errors
 from runner.config.groups import search
 from runner.config.schema import RunRequest, plain as schema_plain
 from runner.errors import ConfigError, RunnerError, raise_all
 from runner.experiment import launch, manifest, output_directories
-from runner.experiment.launch import STATUS_FILE
 from runner.experiment.manifest import refuse_other
-from runner.experiment.run import CONFIG_FILE
 from runner.experiment.sweep import journal
 from runner.experiment.sweep.journal import Jobs, Outcome, SweepState, settle, varying
 from runner.host import json
@@ -105,9 +104,9 @@ class Job:
 
     def _resumed(self, request: RunRequest) -> RunRequest:
         """The request, which resumes the run in the folder if there is one. Raises ConfigError for another config."""
-        if not (request.folder / CONFIG_FILE).exists() or not (request.folder / STATUS_FILE).exists():
+        if not (request.folder / rundir.CONFIG).exists() or not (request.folder / rundir.STATUS).exists():
             return request
-        before = json.read_object(request.folder / CONFIG_FILE)
+        before = json.read_object(request.folder / rundir.CONFIG)
         if not self.force:
             journal.refuse_changes("the config of the job has changed", before, request.resolved)
         return replace(request, resume=True, force=self.force)

@@ -24,14 +24,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from runner import rundir
 from runner.config.schema import changed_keys
 from runner.errors import ConfigError, DataError, changed_rows
 from runner.experiment import manifest
-from runner.host import files, json as json_data
+from runner.host import files
 from runner.host.console import now
-from runner.host.json import flat, read_optional, without_lists
+from runner.host.json import fits, flat, parse_data, read_optional, without_lists
 
-NAME = "sweep.jsonl"
 VERSION = 1
 MAX_BYTES = 1 << 28
 # Required keys of a row.
@@ -55,7 +55,7 @@ def append(folder: Path, event: str, /, **values: Any) -> None:
     Safe for concurrent processes. First removes an incomplete last row, left by a full disk or a power cut. Raises
     StorageError.
     """
-    path = folder / NAME
+    path = folder / rundir.SWEEP
     row = {"event": event, **values, "time": now()}
     with files.storage_errors("cannot append to a file", path, "open"):
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
@@ -75,9 +75,9 @@ def read(folder: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
 
     Raises ConfigError when this is not the folder of a sweep, DataError for an invalid line, StorageError.
     """
-    path = folder / NAME
+    path = folder / rundir.SWEEP
     if not path.exists():
-        raise ConfigError("not a sweep directory", path=folder, missing=NAME, hint="runner ls lists runs")
+        raise ConfigError("not a sweep directory", path=folder, missing=rundir.SWEEP, hint="runner ls lists runs")
     content = files.read_bytes(path, MAX_BYTES)
     end = content.rfind(b"\n") + 1
     lines = content[offset:end].split(b"\n")[:-1]
@@ -87,7 +87,7 @@ def read(folder: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
 
 def _row(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
-        row = json_data.parse_data(line)
+        row = parse_data(line)
     except DataError as error:
         raise _damaged(path, number, "not JSON").add(found=error.rows["reason"]) from None
     keys = KEYS.get(str(row.get("event"))) if isinstance(row, dict) else None
@@ -95,27 +95,26 @@ def _row(path: Path, number: int, line: bytes) -> dict[str, Any]:
         raise _damaged(path, number, "not an event of a sweep")
     optional = {key: kind for key, kind in OPTIONAL.items() if key in row}
     for key, kind in {**keys, **optional}.items():
-        if type(row.get(key)) is not kind:
+        if not fits(row.get(key), kind):
             raise _damaged(path, number, f"{key} is not {kind.__name__}")
     if row["event"] == "end" and not are_results(row.get("loss"), row.get("metrics")):
         raise _damaged(path, number, "loss and metrics of a job are not numbers")
     if row["event"] == "trial" and not _is_trial_result(row["state"], row.get("value")):
         raise _damaged(path, number, "state and value of a trial do not match")
-    for lines in row["overrides"] if row["event"] == "jobs" else ():
-        if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-            raise _damaged(path, number, "overrides are not lists of text")
+    if row["event"] == "jobs" and not fits(row["overrides"], [[str]]):
+        raise _damaged(path, number, "overrides are not lists of text")
     return dict(row)
 
 
 def are_results(loss: object, metrics: object) -> bool:
     """Whether they are the loss of a job and its metrics by name; a job that failed has None."""
     values = list(metrics.values()) if isinstance(metrics, dict) else [metrics]
-    return all(value is None or type(value) in (int, float) for value in (loss, *values))
+    return fits([loss, *values], [(float, None)])
 
 
 def _is_trial_result(state: str, value: object) -> bool:
     if state == "complete":
-        return isinstance(value, float | int) and math.isfinite(value)
+        return fits(value, float)
     return state == "failed" and value is None
 
 
@@ -135,7 +134,6 @@ def _cut_torn_end(path: Path, handle: int) -> None:
 
 SEARCH = "hydra.sweeper."
 Jobs = dict[int, tuple[str, ...]]  # the overrides of each job by its number
-STATUS_FILE, SUMMARY_FILE = "status.json", "summary.json"
 
 
 @dataclass(frozen=True)
@@ -181,7 +179,7 @@ class SweepState:
         rows, self._offset = read(self.folder, self._offset)
         for row in rows:
             self._take(row)
-        path, found = self.folder / NAME, self.header.get("version")
+        path, found = self.folder / rundir.SWEEP, self.header.get("version")
         if not self.jobs and not self.header:
             raise ConfigError(
                 "not a sweep directory", path=self.folder, reason="the sweep was killed before its first row"
@@ -255,8 +253,8 @@ def settle(state: SweepState, numbers: Iterable[int], what: str) -> None:
     for number in numbers:
         started = state.started.get(number, {"folder": str(number)})  # it may have died before its `start` row
         folder = state.folder / started["folder"]
-        if read_optional(folder / STATUS_FILE).get("status") == "ok":
-            end(state.folder, number, folder, summary=read_optional(folder / SUMMARY_FILE))
+        if rundir.is_finished(folder):
+            end(state.folder, number, folder, summary=read_optional(folder / rundir.SUMMARY))
         else:
             end(state.folder, number, folder, "killed", 1, error=what)
 

@@ -16,12 +16,12 @@ from hydra.core.plugins import Plugins
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
+from runner import rundir
 from runner.config import overrides
 from runner.config.check import examine
 from runner.config.code import Source, load
-from runner.config.commands import CommandLine
+from runner.config.command_line import CommandLine
 from runner.config.compose import (
-    RECORDS,
     SUBDIR,
     Loader,
     Origins,
@@ -43,7 +43,6 @@ from runner.experiment.sweep.controller import SweepController, check_sweep, rec
 from runner.experiment.sweep.pool import show_in
 from runner.experiment.sweep.search import Searcher, prepared
 
-CONSOLE = "console.log"
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 
 
@@ -123,7 +122,11 @@ def plan(call: CommandLine, resumed: bool = False) -> SweepPlan:
 def _names_folders(master: DictConfig) -> bool:
     """Whether the config sets the folders inside of a sweep."""
     values: Any = OmegaConf.to_container(master.hydra, resolve=False)
-    return (values["sweep"]["subdir"], values["output_subdir"], values["job"]["name"]) != (SUBDIR, RECORDS, "runner")
+    return (values["sweep"]["subdir"], values["output_subdir"], values["job"]["name"]) != (
+        SUBDIR,
+        rundir.HYDRA,
+        "runner",
+    )
 
 
 def _folder_errors(folder: Path, call: CommandLine) -> list[ConfigError]:
@@ -204,7 +207,7 @@ def _run_one(
     record = cast(DictConfig, HydraConfig.instance().cfg)
     folder = Path(display_path(Path(record.hydra.runtime.output_dir)))
     if console:
-        show_in(folder / CONSOLE)
+        show_in(folder / rundir.CONSOLE)
     wrong = None
     try:
         load(code)

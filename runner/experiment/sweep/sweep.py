@@ -6,13 +6,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from runner import rundir
 from runner.config.code import loaded_files
-from runner.config.commands import CommandLine
+from runner.config.command_line import CommandLine
 from runner.config.gate import link_errors
 from runner.config.groups import search as search_space
 from runner.errors import ConfigError, RunnerError, raise_all
-from runner.experiment import launch, manifest, output_directories
-from runner.experiment.launch import LOCK_FILE
+from runner.experiment import manifest, output_directories
 from runner.experiment.manifest import config_hash, relevant_versions
 from runner.experiment.sweep import journal
 from runner.experiment.sweep.controller import DIED, SweepController, key_of, show
@@ -21,12 +21,11 @@ from runner.experiment.sweep.launchers import queued_jobs, refuse_other_launcher
 from runner.experiment.sweep.plan import SweepPlan, plan
 from runner.host import files
 from runner.host.files import write_json
+from runner.host.json import fits
 from runner.host.machine import packages
 from runner.host.process import stopped_by_signals
 
 # The best job of a search, printed below the table and written to `best.json`.
-
-NAME = "best.json"
 
 
 def best(outcomes: Sequence[Outcome], search: Mapping[str, Any]) -> Outcome | None:
@@ -50,7 +49,9 @@ def write(folder: Path, found: Outcome, search: Mapping[str, Any]) -> None:
     metric = str(search["metric"])
     path = found.folder and relative(found.folder, folder)
     job = {"job": found.number, "folder": path, "overrides": list(found.overrides)}
-    write_json(folder / NAME, {"metric": metric, "direction": search["direction"], "value": found.value(metric), **job})
+    write_json(
+        folder / rundir.BEST, {"metric": metric, "direction": search["direction"], "value": found.value(metric), **job}
+    )
 
 
 # Runs a sweep from its first job to its table, and resumes one that was interrupted.
@@ -74,8 +75,8 @@ def start(call: CommandLine) -> list[Outcome]:
     sweep_plan = plan(call)
     output_directories.check(sweep_plan.config, sweep_plan.folder)
     with stopped_by_signals():
-        folder = launch.claim(sweep_plan.folder, sweep_plan.folder_given)
-        with files.locked(folder / LOCK_FILE):
+        folder = rundir.claim_run(sweep_plan.folder, sweep_plan.folder_given)
+        with files.locked(folder / rundir.LOCK):
             config = _base(sweep_plan)
             values = {"call": _call_values(call), "config": config, "config_sha256": config_hash(config)}
             values |= {manifest.HASHES: manifest.hashes(loaded_files()), **manifest.given()}
@@ -96,7 +97,7 @@ def resume(
     state = SweepState(folder)
     state.update()
     call = _resumed_call(state.header["call"], lines)._replace(code=tuple(given_code))
-    with stopped_by_signals(), files.locked(folder / LOCK_FILE):
+    with stopped_by_signals(), files.locked(folder / rundir.LOCK):
         state.update()  # rows written before the lock was acquired
         with manifest.naming_code_of(folder, state.header):
             sweep_plan = plan(call, resumed=True)
@@ -173,7 +174,7 @@ def _call_values(call: CommandLine) -> dict[str, Any]:
 def _resumed_call(words: dict[str, Any], lines: Sequence[str]) -> CommandLine:
     """The command line of a resumed sweep: that of its journal, which is checked again, with new overrides."""
     found = words.get("overrides")
-    if not isinstance(found, list) or not all(isinstance(line, str) for line in found):
+    if not fits(found, [str]):
         raise ConfigError("the journal has no command line", value=found)
     effective = {key_of(line): line for line in found}  # the last line of a key counts
     typed = [line for line in lines if effective.get(key_of(line)) != line]

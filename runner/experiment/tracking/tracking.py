@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
+from runner import rundir
 from runner.config.gate import path_error
 from runner.config.groups.services import MlflowTracking, Tracking, address, address_of, database_file
 from runner.config.schema import RunRequest
 from runner.errors import BusyError, ConfigError, MismatchError, RunnerError, StorageError, raise_all
-from runner.experiment.sweep.journal import NAME as SWEEP_FILE, SweepState
+from runner.experiment.sweep.journal import SweepState
 from runner.host import json as host_json
 from runner.host.console import LOG
 from runner.host.event_files import MARK, load_library, records
@@ -268,7 +269,6 @@ def _patiently(call: Callable[[], object]) -> None:
 # The files are authoritative: the tracker gets every row of `metrics.jsonl` once, also after a resume, including those
 # that an earlier process could not send. A failing tracker is logged once, and the training continues.
 
-MANIFEST_FILE, METRICS_FILE = "manifest.json", "metrics.jsonl"
 LAST_SECONDS = 30.0  # timeout of a tracker at the end of a run
 STOPPED_SECONDS = 5.0  # the same after a signal, before the sender kills the process
 
@@ -302,7 +302,7 @@ class Follower:
         self.tracker, self.folder = tracker, folder
         self.reason: str | None = None  # why the tracker gets no more rows
         self._every = every_seconds
-        self._tail = Tail(folder / METRICS_FILE)
+        self._tail = Tail(folder / rundir.METRICS)
         self._last_steps: dict[str, int] = {}
         self._before, self._described = self._manifest(), False
         self._ending = threading.Event()
@@ -342,14 +342,14 @@ class Follower:
     def _has_manifest(self) -> bool:
         """Whether the manifest of this process exists; it is sent once."""
         if not self._described and self._manifest() not in (None, self._before):
-            self.tracker.describe("manifest", host_json.read_object(self.folder / MANIFEST_FILE))
+            self.tracker.describe("manifest", host_json.read_object(self.folder / rundir.MANIFEST))
             self._described = True
         return self._described
 
     def _manifest(self) -> tuple[int, int] | None:
         """Inode and modification time (ns) of the manifest, which change when it is rewritten."""
         try:
-            state = (self.folder / MANIFEST_FILE).stat()
+            state = (self.folder / rundir.MANIFEST).stat()
         except FileNotFoundError:
             return None
         return state.st_ino, state.st_mtime_ns
@@ -424,7 +424,6 @@ class EventFile:
 
 # Attaches TensorBoard or MLflow to a run: from the config to the thread that follows the files of the run.
 
-STATE_FILE, SUMMARY_FILE = "tracking.json", "summary.json"
 MAX_LEVELS = 4  # folders between a job and its sweep
 
 Run = Callable[[RunRequest], dict[str, Any]]
@@ -468,7 +467,7 @@ def tracked(run: TrackedRun) -> Iterator[dict[str, Any]]:
     Raises ConfigError and StorageError when the tracker cannot start.
     """
     tracker = _tracker(run)
-    write_json(run.folder / STATE_FILE, _state(tracker, "running", None))
+    write_json(run.folder / rundir.TRACKING, _state(tracker, "running", None))
     follower = Follower(tracker, run.folder, run.tracking.every_seconds)  # type: ignore[union-attr]
     summary: dict[str, Any] = {}
     try:
@@ -476,10 +475,10 @@ def tracked(run: TrackedRun) -> Iterator[dict[str, Any]]:
     except BaseException as error:
         # A run that does not meet its expectations has a summary, too.
         has_summary = isinstance(error, MismatchError)
-        _end(follower, error, read_optional(run.folder / SUMMARY_FILE) if has_summary else {})
+        _end(follower, error, read_optional(run.folder / rundir.SUMMARY) if has_summary else {})
         raise
     summary["tracking"] = _end(follower, None, summary)
-    write_json(run.folder / SUMMARY_FILE, summary)
+    write_json(run.folder / rundir.SUMMARY, summary)
 
 
 def _end(follower: Follower, error: BaseException | None, summary: dict[str, Any]) -> dict[str, Any]:
@@ -488,7 +487,7 @@ def _end(follower: Follower, error: BaseException | None, summary: dict[str, Any
     follower.end(status, summary)
     state = _state(follower.tracker, "incomplete" if follower.reason else "ok", follower.reason)
     with suppress(StorageError):  # a full disk: the run itself says so
-        write_json(follower.folder / STATE_FILE, state)
+        write_json(follower.folder / rundir.TRACKING, state)
     return state
 
 
@@ -499,7 +498,7 @@ def _state(tracker: Tracker, status: str, reason: str | None) -> dict[str, Any]:
 def _tracker(run: TrackedRun) -> Tracker:
     if isinstance(run.tracking, MlflowTracking):
         return MlflowRun(_run_info(run, run.tracking))
-    folder = run.folder.absolute() / "tensorboard"
+    folder = run.folder.absolute() / rundir.TENSORBOARD
     try:
         return EventFile(folder, {"config": run.config, "run": _tags(run, run.folder.absolute())})
     except ImportError as reason:
@@ -511,7 +510,7 @@ def _tracker(run: TrackedRun) -> Tracker:
 
 def _run_info(run: TrackedRun, tracking: MlflowTracking) -> Any:
     folder, uri = run.folder.absolute(), address_of(tracking)
-    before = read_optional(folder / STATE_FILE) if run.resume else {}
+    before = read_optional(folder / rundir.TRACKING) if run.resume else {}
     same = (before.get("name"), before.get("uri")) == ("mlflow", uri)
     if before.get("name") == "mlflow" and tracking.uri is None:  # a resumed run keeps its database
         same, uri = True, _recorded_address(str(before.get("uri")), uri, folder)
@@ -531,7 +530,7 @@ def _recorded_address(recorded: str, current: str, folder: Path) -> str:
         try:
             file = database_file(address(recorded))
         except Invalid as invalid:
-            raise invalid_value_error("tracking.uri", recorded, invalid, file=folder / STATE_FILE) from None
+            raise invalid_value_error("tracking.uri", recorded, invalid, file=folder / rundir.TRACKING) from None
         if file is not None:
             raise_all(path_error("tracking.uri", recorded, Path(file), {}, [folder]))
     return recorded
@@ -541,7 +540,7 @@ def _tags(run: TrackedRun, folder: Path) -> dict[str, str]:
     """Metadata of a run besides its config: its folder, and its job in a sweep."""
     tags = {"folder": str(folder), "experiment": run.experiment, "overrides": " ".join(run.overrides)}
     for sweep in folder.parents[:MAX_LEVELS]:
-        if (sweep / SWEEP_FILE).exists():
+        if (sweep / rundir.SWEEP).exists():
             tags |= {"sweep": str(sweep), "job": _job(sweep, folder)}
             break
     return {f"runner.{name}": value for name, value in tags.items() if value}

@@ -21,7 +21,7 @@ from runner.dataset.pipeline import Dataset, refuse
 from runner.dataset.samples import ListedSamples
 from runner.dataset.selection import RowSelection
 from runner.errors import ConfigError, DataError, RunnerError, known_names
-from runner.host import json as json_file
+from runner.host.json import config_bytes, decoded, parse_config
 from runner.host.machine import require_memory
 from runner.mindspore.dataset.text import Shuffle, matching_files, shuffles
 from runner.validation.arguments import as_list, flag, whole_number
@@ -54,7 +54,7 @@ class Schema:
             path = Path(self.schema_file)
             if not path.is_file():
                 raise DataError("a schema is missing", file=path, expected="a JSON file with columns")
-            self.from_json(json_file.parse(json_file.text(json_file.content(path)), str(path)))
+            self.from_json(parse_config(decoded(config_bytes(path)), str(path)))
 
     def add_column(self, name: str, de_type: Any, shape: Sequence[int] | None = None) -> None:
         """A further column. `de_type` is an element type or its name, or "string"; -1 in `shape` is any length.

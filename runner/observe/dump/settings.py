@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 from runner.device import MAX_ID
 from runner.errors import ConfigError, StorageError, raise_all
-from runner.host import json as json_file
 from runner.host.console import LOG
 from runner.host.files import make_directory
+from runner.host.json import config_bytes, decoded, parse_config
 from runner.observe.dump.files import ASYNCHRONOUS
 from runner.validation.rules import (
     FILE_PATH,
@@ -283,8 +283,8 @@ def read(path: Path, key: str) -> DumpSettings:
     if path.suffix != ".json":
         raise invalid_value_error(key, str(path), Invalid("not a JSON file", "a file whose name ends in .json"))
     try:
-        source = json_file.content(path)
-        values = json_file.parse(json_file.text(source), str(path))
+        source = config_bytes(path)
+        values = parse_config(decoded(source), str(path))
     except ConfigError as wrong:
         rows = {"key": key} | ({} if "from" in wrong.rows else {"file": str(path)}) | wrong.rows
         raise ConfigError(wrong.what).add(**rows) from None

@@ -11,9 +11,10 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from runner import rundir
 from runner.errors import ConfigError, nearest, raise_all
-from runner.host import json as json_file
 from runner.host.files import make_directory
+from runner.host.json import parse_config
 from runner.validation.rules import (
     FREE,
     Frozen,
@@ -31,7 +32,6 @@ METRICS = ("ArithmeticUtilization", "PipeUtilization", "Memory", "MemoryL0", "Re
 TRACES = ("training_trace", "task_trace", "aicpu_trace")
 WORDS = ("training_trace", "task_trace", "op_trace")
 ALIASES = {"output": "result_path", "aicpu": "aicpu_trace", "aic_metrics": "ai_core_metrics"}
-FOLDER = "profiling"  # without `result_path`
 # Patterns of the files of a profile, ours and those of MindSpore.
 FILES = (
     *("*_op_detail_info_*.csv", "*_op_type_info_*.csv", "framework_raw_*.csv", "minddata_pipeline_raw_*.csv"),
@@ -83,7 +83,7 @@ class ProfileSettings(Frozen):
             values = {"training_trace": True, "task_trace": everything, "aicpu_trace": everything, **values}
             if values["task_trace"]:
                 values.setdefault("ai_core_metrics", "PipeUtilization")
-        values["result_path"] = Path(values.get("result_path", folder.absolute() / FOLDER))
+        values["result_path"] = Path(values.get("result_path", folder.absolute() / rundir.PROFILING))
         values = {name: value for name, value in values.items() if value != ""}
         return cls(**values, device_id=device_id, keys=places)
 
@@ -108,7 +108,7 @@ def options(text: str, key: str) -> dict[str, Any]:
     if not text.lstrip().startswith("{"):
         return _words(text, key)
     try:
-        values: dict[str, Any] = json_file.parse(text, key)
+        values: dict[str, Any] = parse_config(text, key)
     except ConfigError as wrong:
         raise ConfigError(wrong.what).add(**({"key": key, "value": text} | wrong.rows)) from None
     return values

@@ -16,11 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from runner import dtype as dt
+from runner import dtype as dt, rundir
 from runner.errors import ConfigError, DataError
 from runner.host import json
 from runner.host.files import names, read_bytes, real_path, storage_errors
-from runner.host.ownership import directories_of
 from runner.observe.dump import layouts
 from runner.observe.dump.files import (
     ASYNCHRONOUS,
@@ -32,6 +31,7 @@ from runner.observe.dump.files import (
     StoredFile,
     long_names,
 )
+from runner.rundir import directories_of
 from runner.types import Shape, TensorType
 
 TEXT_LIMIT = 1 << 28  # bytes of a list of names
@@ -142,7 +142,6 @@ def read_text(path: Path) -> str:
 # {path}/{device_id}/{net_name}_graph_{graph}/{graph}/{i}        async; GE has a folder named by the start time above
 # {path}/rank_{id}/{net_name}/{graph}/{i}                        MindSpore from r1.3 on
 
-CONFIG, FOLDER = "config.json", "dump"  # of a run directory
 CONFIG_LIMIT = 1 << 24  # bytes
 MAX_DEPTH = 8  # levels from a dump path to an iteration: GE has six
 _SYNC = re.compile(r"iteration_(\d{1,18})")
@@ -185,7 +184,7 @@ def find_iterations(path: Path) -> tuple[DumpLocation, ...]:
     """
     if not path.exists():
         raise DataError("the run or dump does not exist", path=path)
-    root = _dump_path(path) if (path / CONFIG).is_file() or (path / FOLDER).is_dir() else path
+    root = _dump_path(path) if (path / rundir.CONFIG).is_file() or (path / rundir.DUMP).is_dir() else path
     found: list[DumpLocation] = []
     with storage_errors("cannot read a folder of a dump", root), suppress(FileNotFoundError):
         found = sorted(_scan(real_path(root), MAX_DEPTH), key=lambda one: (one.iteration, one.graph or 0))
@@ -202,7 +201,7 @@ def find_iterations(path: Path) -> tuple[DumpLocation, ...]:
 
 def _dump_path(run: Path) -> Path:
     """The dump path in the config of a run."""
-    config = run / CONFIG
+    config = run / rundir.CONFIG
     group = _read_json(config).get("dump") if config.is_file() else None
     values = group if isinstance(group, dict) else {}
     path = values.get("path") or values.get("dump_path")
@@ -210,7 +209,7 @@ def _dump_path(run: Path) -> Path:
     if not path and values.get("config"):
         common = _read_json(Path(str(values["config"]))).get("common_dump_settings")
         path = common.get("path") if isinstance(common, dict) else None
-    return Path(claimed.get(os.path.abspath(str(path)), str(path))) if path else run / FOLDER
+    return Path(claimed.get(os.path.abspath(str(path)), str(path))) if path else run / rundir.DUMP
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """`runner report RUN_OR_SWEEP...`: finds the runs and writes the page."""
 
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from runner import rundir
 from runner.errors import ConfigError, RunnerError, nearest
-from runner.experiment.sweep import journal
 from runner.experiment.sweep.journal import SweepState
 from runner.experiment.sweep.sweep import best, sentence
 from runner.host import files
@@ -13,19 +14,19 @@ from runner.host.files import real_path
 from runner.report.html import run, runs
 from runner.report.html.page import page
 from runner.report.html.run_set import RunSet, Search, natural_key
-from runner.report.record import RunRecord, run_directories
+from runner.report.record import RunRecord
+from runner.rundir import run_directories
 
-NAME = "report.html"
 MAX_NAMES = 20
 
 
-def main(words: Sequence[str], output: str | None) -> int:
+def main(args: Namespace) -> int:
     """Write the page about the runs in some folders and print its path.
 
     Raises ConfigError if there is no run, StorageError if the page cannot be written.
     """
-    folders = [Path(word) for word in words]
-    target = Path(output) if output else (folders[0] if len(folders) == 1 else Path()) / NAME
+    folders = [Path(word) for word in args.folders]
+    target = Path(args.output) if args.output else (folders[0] if len(folders) == 1 else Path()) / rundir.REPORT
     found = find_runs(folders)
     files.write_atomically(target, render(found, folders, target.parent))
     print(f"{target}: {len(found)} {'run' if len(found) == 1 else 'runs'}")  # noqa: T201  output of the command
@@ -76,13 +77,13 @@ class SweepJournal(NamedTuple):
 
 def read_journal(folder: Path) -> SweepJournal:
     """The journal in a folder; empty if the folder is not that of a sweep."""
-    if not (folder / journal.NAME).is_file():
+    if not (folder / rundir.SWEEP).is_file():
         return SweepJournal()
     sweep = SweepState(folder)
     try:
         sweep.update()
     except RunnerError as error:
-        return SweepJournal(remarks=(f"{folder / journal.NAME}: {error.what}",))
+        return SweepJournal(remarks=(f"{folder / rundir.SWEEP}: {error.what}",))
     outcomes = sweep.outcomes()
     search = result = None
     if settings := sweep.search:

@@ -55,7 +55,7 @@ def read_figures(folder: Path) -> ReportedFigures | None:
     """The figures of the first rank in a folder; None if there is no file or it is damaged."""
     for path in sorted(folder.rglob(NAME))[:1]:
         try:
-            found = json.parse(files.read_bytes(path, SUMMARY_BYTES).decode(), path.name)
+            found = json.parse_config(files.read_bytes(path, SUMMARY_BYTES).decode(), path.name)
             return _figures(path, found)
         except (ConfigError, DataError, StorageError, UnicodeDecodeError, _Damaged):
             return None

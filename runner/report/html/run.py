@@ -13,13 +13,13 @@ from urllib.parse import quote
 
 import numpy as np
 
+from runner import rundir
 from runner.config.schema import RunConfig, plain
 from runner.errors import DataError, StorageError
-from runner.experiment.results.results import COUNT, FILE, FOLDER, image_name
+from runner.experiment.results.results import COUNT, FILE, image_name
 from runner.host import files, json, png
 from runner.host.console import visible
 from runner.host.json import flat
-from runner.host.ownership import directories_of
 from runner.report.html import profile
 from runner.report.html.charts import ChartLine, chart, curve, downsample, running_mean
 from runner.report.html.page import (
@@ -41,6 +41,7 @@ from runner.report.html.page import (
     tiles,
 )
 from runner.report.record import RunRecord, array_of, format_value, is_number
+from runner.rundir import directories_of
 
 # The worst predictions of the last evaluation, from `eval/worst.json`: pictures of the samples, or a table.
 
@@ -62,14 +63,14 @@ class Prediction(NamedTuple):
 
 def worst_predictions(run: RunRecord) -> Markup | None:
     """The section; None for a run without valid predictions of its last evaluation."""
-    content = json.read_optional(run.folder / FOLDER / FILE, WORST_FILE_BYTES)
+    content = json.read_optional(run.folder / rundir.EVAL / FILE, WORST_FILE_BYTES)
     last = (run.metrics.evaluations or [{}])[-1]
     classes, entries = content.get("classes"), content.get("predictions")
     is_last = content.get("global_step") == last.get("global_step")
     if not is_last or not isinstance(classes, int) or not 0 < classes <= MAX_CLASSES or not isinstance(entries, list):
         return None
     names = run.class_names(classes)
-    found = [_read(run.folder / FOLDER, k, entry, names) for k, entry in enumerate(entries[:COUNT])]
+    found = [_read(run.folder / rundir.EVAL, k, entry, names) for k, entry in enumerate(entries[:COUNT])]
     predictions = [prediction for prediction in found if prediction is not None]
     if not predictions:
         return None
@@ -428,7 +429,7 @@ def _times(run: RunRecord) -> Markup | None:
 
 def _profile(run: RunRecord, home: Path) -> Markup | None:
     path = run.config.get("profiling.result_path")
-    folder = run.folder / "profiling"
+    folder = run.folder / rundir.PROFILING
     if isinstance(path, str) and path:
         folder = Path(directories_of(run.folder).get(path, path))
     content, sources = profile.render(folder) if folder.is_dir() else (None, [])
@@ -439,7 +440,7 @@ def _profile(run: RunRecord, home: Path) -> Markup | None:
 
 
 def _graphs(run: RunRecord, home: Path) -> Markup | None:
-    folder = run.folder / str(run.config.get("save_graphs_path") or "graphs")
+    folder = run.folder / str(run.config.get("save_graphs_path") or rundir.GRAPHS)
     if not folder.is_dir():
         return None
     images = [
@@ -502,4 +503,4 @@ def _size(path: Path) -> int | None:
 def _is_excluded(path: Path, folder: Path) -> bool:
     """Whether a file is not listed: locks, temporary files, thousands of dumped tensors, and the page itself."""
     parts = path.relative_to(folder).parts
-    return parts[-1].startswith(".") or parts[0] in ("dump", "exception_dump") or parts == ("report.html",)
+    return parts[-1].startswith(".") or parts[0] in (rundir.DUMP, rundir.EXCEPTION_DUMP) or parts == (rundir.REPORT,)

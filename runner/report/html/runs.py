@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from runner import rundir
 from runner.errors import RunnerError
 from runner.host.files import real_path
 from runner.observe.tolerance import Tolerance
@@ -91,7 +92,7 @@ def _runs(run_set: RunSet, home: Path) -> Markup:
 
 
 def _row(run_set: RunSet, run: RunRecord, home: Path) -> tuple[Content, ...]:
-    page = run.folder / "report.html"
+    page = run.folder / rundir.REPORT
     target = page if page.is_file() and real_path(page).parent != real_path(home) else run.folder
     values = [run.config.get(key) for key in run_set.keys]
     cells = [

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from runner import rundir
 from runner.config.code import OUTPUTS, SWEEPS, project
 from runner.errors import ConfigError, nearest
 from runner.host.console import visible
@@ -23,8 +24,8 @@ from runner.report.record import (
     last_events,
     metric_text,
     open_console,
-    run_directories,
 )
+from runner.rundir import run_directories
 from runner.validation.rules import Frozen
 
 # What `runner ls` shows of a run: names, state, loss and metrics, and any key of its config.
@@ -82,7 +83,7 @@ class RunFigures:
         if not self.run.status or self.run.summary:
             return self.run.summary if self.run.status else {}
         found: dict[str, Any] = {}
-        for event in last_events(self.run.folder / "metrics.jsonl"):
+        for event in last_events(self.run.folder / rundir.METRICS):
             if event["event"] == "eval":
                 metrics = {name: value for name, value in event.items() if name not in EVALUATION}
                 found["metrics"] = without_lists(metrics)

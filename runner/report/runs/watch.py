@@ -9,13 +9,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from runner import rundir
 from runner.errors import ConfigError
-from runner.experiment.sweep import journal
 from runner.host.console import ConsoleStream, visible
 from runner.host.json import without_lists
-from runner.report.record import MetricsTail, RunRecord, is_number, run_directories
-from runner.report.runs.folders import is_run
+from runner.report.record import MetricsTail, RunRecord, is_number
 from runner.report.runs.list import EVALUATION, default_folders, find_runs
+from runner.rundir import is_run, run_directories
 
 # How far a run is: its state, epoch, step, loss and speed, from its files.
 
@@ -149,7 +149,7 @@ def main(args: Namespace) -> int:
     """
     folder = _newest() if args.run is None else _checked(Path(args.run))
     progress = Progress(folder)
-    tail = MetricsTail(folder / "metrics.jsonl", MOST_BYTES)
+    tail = MetricsTail(folder / rundir.METRICS, MOST_BYTES)
     try:
         with ExitStack() as stack:
             show = _bar(progress, stack) if sys.stdout.isatty() else _lines(progress)
@@ -223,7 +223,7 @@ def _newest() -> Path:
 def _checked(folder: Path) -> Path:
     if not folder.is_dir():
         raise ConfigError("the run does not exist", path=folder, hint="runner ls lists runs")
-    if (folder / journal.NAME).is_file():
+    if (folder / rundir.SWEEP).is_file():
         jobs = [path for path in run_directories(folder) if RunRecord(path).state == "running"]
         hint = f"the directory of a job, such as {jobs[0]}" if jobs else f"runner ls {folder} lists its jobs"
         raise ConfigError("a sweep has several runs", path=folder, hint=hint)

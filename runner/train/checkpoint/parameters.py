@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from runner import dtype as dt, nn
+from runner import dtype as dt, nn, rundir
 from runner.core.values import Parameter, Tensor
 from runner.errors import ConfigError, DataError, nearest, some
 from runner.host import files, protobuf
@@ -404,7 +404,6 @@ def _converted(given: Parameter, own: Parameter) -> Parameter:
 
 # Initial weights of a run (`checkpoint.load`): from a file, a checkpoint, or a run directory.
 
-FOLDER = "checkpoints"  # in a run directory
 INITIAL_WEIGHTS_REPAIR = (
     "the network of the checkpoint, or checkpoint.strict=false to load the parameters that both have"
 )
@@ -436,7 +435,7 @@ class InitialWeights:
         another network, DataError when it is missing or damaged.
         """
         path = Path(self.place)
-        found = _of_run(path, self.prefix) if (path / FOLDER).is_dir() else path
+        found = _of_run(path, self.prefix) if (path / rundir.CHECKPOINTS).is_dir() else path
         try:
             parameters = load_checkpoint(found)
             if self.names is None:
@@ -512,7 +511,7 @@ def _counters(network: nn.Cell) -> set[str]:
 
 
 def _of_run(path: Path, prefix: str) -> Path:
-    newest, lines = state.newest(path / FOLDER, prefix)
+    newest, lines = state.newest(path / rundir.CHECKPOINTS, prefix)
     if newest is None:
         damaged = "\n".join(lines) or None
         rows = {"key": "checkpoint.load", "value": str(path), "damaged": damaged, "prefix": prefix}

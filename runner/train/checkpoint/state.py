@@ -16,10 +16,9 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from runner import dtype as dt
+from runner import dtype as dt, rundir
 from runner.errors import ConfigError, DataError, StorageError, some
 from runner.host import files, json as json_data
-from runner.host.ownership import RECORD
 from runner.validation.arguments import whole
 from runner.validation.rules import Frozen
 
@@ -110,16 +109,15 @@ def damaged(path: Path, expected: object, found: object) -> NoReturn:
 
 def _checked(values: dict[str, Any], path: Path) -> Manifest:
     """The manifest from valid values: a correct hash proves only that they were not changed."""
-    try:
+    is_valid = json_data.fits(values, {"files": dict, "progress": dict, "identity": dict})
+    is_valid = is_valid and json_data.fits([*values["files"].values()], [{"bytes": int, "sha256": object}])
+    if is_valid:
         parts = {name: CheckpointFile(part["bytes"], part["sha256"]) for name, part in values["files"].items()}
         manifest = Manifest(parts, values["progress"], values["identity"])
         counts = [*(part.size for part in parts.values()), manifest.progress.get("global_step", 0)]
-        is_valid = isinstance(manifest.identity, dict) and all(map(_is_count, counts))
-    except (KeyError, TypeError, AttributeError):
-        is_valid = False
-    if not is_valid:
-        raise DataError("a manifest lacks required values", file=path, repair=REPAIR)
-    return manifest
+        if all(map(_is_count, counts)):
+            return manifest
+    raise DataError("a manifest lacks required values", file=path, repair=REPAIR)
 
 
 def _is_count(value: object) -> bool:
@@ -211,7 +209,7 @@ def sweep_run(folder: Path) -> None:
     sweep_temporaries(folder)
     for name in files.names(folder):
         inside = folder / name
-        if inside.is_dir() and not inside.is_symlink() and not (inside / RECORD).exists():
+        if inside.is_dir() and not inside.is_symlink() and not (inside / rundir.OWNER).exists():
             sweep_run(inside)
 
 

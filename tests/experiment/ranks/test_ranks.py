@@ -13,8 +13,8 @@ from ranks import losses, mpirun, needs_mpi, start
 from soak import thinned
 
 import runner
-from runner.host.ownership import RECORD
 from runner.report.record import RunRecord
+from runner.rundir import OWNER
 from runner.train.checkpoint import state
 
 pytestmark = needs_mpi
@@ -165,7 +165,7 @@ def test_ranks_share_the_directories_of_their_run(place):
     code, _, err = mpirun(2, "-m", "runner", *words, *paths, f"hydra.run.dir={place / 'first'}")
     assert code == 0, err
     (folder,) = (place / "ge").iterdir()
-    assert sorted(path.name for path in folder.iterdir()) == [".metadata", RECORD, "0", "1"]
+    assert sorted(path.name for path in folder.iterdir()) == [".metadata", OWNER, "0", "1"]
     kinds = {path.name for path in (place / "profiled").glob("step_trace_raw_*")}
     assert kinds == {f"step_trace_raw_{rank}_detail_time.csv" for rank in (0, 1)}
     code, _, err = mpirun(2, PATIENT, *words, *paths, f"hydra.run.dir={place / 'second'}")

@@ -15,7 +15,7 @@ from processes import ROOT, called
 from soak import thinned
 from sweep_runs import rows
 
-from runner.config.commands import CommandLine
+from runner.config.command_line import CommandLine
 from runner.config.compose import compose
 from runner.experiment.sweep import journal
 from runner.experiment.sweep.controller import Job

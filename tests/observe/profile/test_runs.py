@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import runner
+from runner import rundir
 from runner.errors import ConfigError
-from runner.host import ownership
 
 ROOT = Path(__file__).parents[3]
 SMALL = (
@@ -59,7 +59,7 @@ def test_the_json_of_the_context(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
     runner.run([*SMALL, "mode=graph", """profiling.options='{"result_path":"data","training_trace":"on"}'"""])
-    names = {path.name for path in (tmp_path / "data").iterdir()} - {ownership.RECORD}
+    names = {path.name for path in (tmp_path / "data").iterdir()} - {rundir.OWNER}
     assert names == {name for name in ALL if name.startswith(("step_trace", "profile_summary")) or "timeline" in name}
 
 

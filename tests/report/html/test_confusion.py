@@ -10,7 +10,7 @@ from run_folders import leave
 from tables import table
 
 from runner.cli import run_command
-from runner.report.html.command import NAME
+from runner.rundir import REPORT
 
 main = partial(run_command, "report")
 RNG = np.random.default_rng(2)
@@ -24,7 +24,7 @@ def made(folder, matrix, names=None):
     summary = json.loads((place / "summary.json").read_text())
     (place / "summary.json").write_text(json.dumps(summary | ({} if names is None else {"class_names": names})))
     assert main([str(place)]) == 0
-    return page((place / NAME).read_text())
+    return page((place / REPORT).read_text())
 
 
 def titles(root):

@@ -18,7 +18,7 @@ from runner.cli import run_command
 from runner.errors import ConfigError
 from runner.experiment import launch
 from runner.experiment.sweep import journal
-from runner.report.html.command import NAME
+from runner.rundir import REPORT
 
 main = partial(run_command, "report")
 TINY = ("dataset=synthetic", "dataset.num_samples=64", "dataset_sink_mode=false", "max_steps=2", "callbacks=quiet")
@@ -26,7 +26,7 @@ TINY = ("dataset=synthetic", "dataset.num_samples=64", "dataset_sink_mode=false"
 
 def made(*folders: Path, output: Path | None = None) -> tuple[str, object]:
     assert main([*map(str, folders), *(["-o", str(output)] if output else [])]) == 0
-    text = (output or folders[0] / NAME).read_text()
+    text = (output or folders[0] / REPORT).read_text()
     return text, page(text)
 
 
@@ -368,7 +368,7 @@ def test_the_table_of_a_sweep(sweep):
 
 def test_runs_of_one_name_in_two_folders(tmp_path):
     folders = [leave(tmp_path / parent / "run") for parent in ("a", "b")]
-    _, root = made(*folders, output=tmp_path / NAME)
+    _, root = made(*folders, output=tmp_path / REPORT)
     assert [row[0] for row in cells(section(root, "Runs").all("table")[0])] == ["a/run", "b/run"]
 
 

@@ -14,7 +14,7 @@ from tables import table
 
 from runner.cli import run_command
 from runner.host import png
-from runner.report.html.command import NAME
+from runner.rundir import REPORT
 
 main = partial(run_command, "report")
 RNG = np.random.default_rng(2)
@@ -37,7 +37,7 @@ def left(folder: Path, predictions, names=("ant", "bee", "cow"), step=2, **more)
 
 def shown(place: Path):
     assert main([str(place)]) == 0
-    return page((place / NAME).read_text())
+    return page((place / REPORT).read_text())
 
 
 def titles(root) -> list[str]:

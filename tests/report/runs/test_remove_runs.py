@@ -17,8 +17,7 @@ from tables import table
 from runner import cli
 from runner.experiment.sweep import journal
 from runner.host import files
-from runner.host.ownership import RECORD
-from runner.report.record import run_directories
+from runner.rundir import OWNER, run_directories
 
 REAL = ("dataset=synthetic", "dataset.num_samples=64", "callbacks=quiet", "max_steps=2", "eval.every=never")
 
@@ -295,7 +294,7 @@ def test_directories_outside_of_the_run_are_named_and_stay(place, call):
     (place / "dumps").mkdir()
     (place / "dumps" / "0").write_text("x")
     record = {"id": "0123", "directories": {str(place / "dumps"): str(place / "dumps")}}
-    (run / RECORD).write_text(json.dumps(record))
+    (run / OWNER).write_text(json.dumps(record))
     code, out = call("rm", "outputs/r")
     assert code == 0
     assert f"  not removed: {place / 'dumps'}, which the run filled\n" in out

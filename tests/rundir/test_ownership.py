@@ -14,12 +14,13 @@ import pytest
 from run_folders import NO_PROCESS
 from tables import table
 
+from runner import rundir
 from runner.errors import BusyError, DataError
-from runner.host import files, ownership
-from runner.host.ownership import RECORD, OutputDirectory, Owner, claim, conflict, owner_of
+from runner.host import files
 from runner.observe.dump.settings import FILES as DUMP_FILES
 from runner.observe.graph.folder import FILES as GRAPH_FILES
 from runner.observe.profile.settings import FILES as PROFILE_FILES
+from runner.rundir import OWNER, OutputDirectory, Owner, claim, conflict, owner_of
 
 ALL_FILES = (*DUMP_FILES, *GRAPH_FILES, *PROFILE_FILES)
 
@@ -53,7 +54,7 @@ def test_a_new_an_empty_and_a_used_directory_are_claimed(tmp_path):
     for name in ("new/below", "empty", "used"):
         assert not claim(directory(tmp_path / name), owner)  # it had belonged to nobody
         assert claim(directory(tmp_path / name), owner)
-        record = json.loads((tmp_path / name / RECORD).read_text())
+        record = json.loads((tmp_path / name / OWNER).read_text())
         assert record["id"] == owner.id
         assert (record["run"], record["host"], record["pid"]) == (
             str(tmp_path / "run"),
@@ -62,7 +63,7 @@ def test_a_new_an_empty_and_a_used_directory_are_claimed(tmp_path):
         )
         assert refused(tmp_path / name)["owner"].startswith(f"run {tmp_path / 'run'} (started 20")
     assert (tmp_path / "used/data.csv").read_text() == "mine"
-    assert os.listdir(tmp_path / "empty") == [RECORD]
+    assert os.listdir(tmp_path / "empty") == [OWNER]
 
 
 STATES = {
@@ -88,16 +89,16 @@ def test_other_owners(tmp_path):
     claim(directory(tmp_path / "b"), owner_of(run_folder(tmp_path / "gone")))
     shutil.rmtree(tmp_path / "gone")
     assert refused(tmp_path / "b")["owner"] == f"run {tmp_path / 'gone'} (removed)"
-    claim(directory(tmp_path / "c"), ownership.process_owner())
+    claim(directory(tmp_path / "c"), rundir.process_owner())
     assert f"running as process {os.getpid()})" in refused(tmp_path / "c")["owner"]
-    record = json.loads((tmp_path / "c" / RECORD).read_text())
-    (tmp_path / "c" / RECORD).write_text(json.dumps(record | {"pid": NO_PROCESS, "script": "/a/train.py"}))
+    record = json.loads((tmp_path / "c" / OWNER).read_text())
+    (tmp_path / "c" / OWNER).write_text(json.dumps(record | {"pid": NO_PROCESS, "script": "/a/train.py"}))
     assert refused(tmp_path / "c")["owner"].startswith("script /a/train.py (started ")
     assert refused(tmp_path / "c")["owner"].endswith(f"process {NO_PROCESS}, ended)")
-    (tmp_path / "c" / RECORD).write_text("{")
-    assert refused(tmp_path / "c", ownership.process_owner())["owner"] == f"unknown: {RECORD} is damaged"
+    (tmp_path / "c" / OWNER).write_text("{")
+    assert refused(tmp_path / "c", rundir.process_owner())["owner"] == f"unknown: {OWNER} is damaged"
     run = run_folder(tmp_path / "run")
-    (run / RECORD).write_text("{}")
+    (run / OWNER).write_text("{}")
     with pytest.raises(DataError, match="damaged"):
         owner_of(run)
 
@@ -123,7 +124,7 @@ def test_files_of_a_run_without_a_record(left, tmp_path):
     assert rows["hint"].startswith("another value of dump.path, or remove the files of the earlier run: rm -r ")
     subprocess.run(rows["hint"].partition("run: ")[2], shell=True, check=True)
     assert [path.name for path in place.rglob("*") if path.is_file()] == ["data.csv"]
-    assert not claim(directory(place), ownership.process_owner())
+    assert not claim(directory(place), rundir.process_owner())
 
 
 def test_the_command_of_the_error_frees_a_claimed_directory(tmp_path):
@@ -153,7 +154,7 @@ def test_the_command_of_the_error_keeps_files_of_the_user_in_folders_of_a_dump(t
     assert {path for path in (tmp_path / "d").rglob("*") if path.is_file()} == mine
     assert not list((tmp_path / "d").rglob("iteration_*"))
     assert not (tmp_path / "d/0/LeNet5/0").exists()
-    assert not claim(directory(tmp_path / "d"), ownership.process_owner())
+    assert not claim(directory(tmp_path / "d"), rundir.process_owner())
 
 
 def test_a_renamed_run_keeps_its_directories_and_a_copy_does_not_get_them(tmp_path):
@@ -163,7 +164,7 @@ def test_a_renamed_run_keeps_its_directories_and_a_copy_does_not_get_them(tmp_pa
     assert refused(tmp_path / "d", owner_of(tmp_path / "copy"))["owner"].startswith(f"run {run} ")
     run.rename(tmp_path / "renamed")
     assert claim(directory(tmp_path / "d"), owner_of(tmp_path / "renamed"))
-    assert json.loads((tmp_path / "d" / RECORD).read_text())["run"] == str(tmp_path / "renamed")
+    assert json.loads((tmp_path / "d" / OWNER).read_text())["run"] == str(tmp_path / "renamed")
     run_folder(tmp_path / "run")  # another run of that name
     assert refused(tmp_path / "d", owner_of(tmp_path / "run"))["owner"].startswith(f"run {tmp_path / 'renamed'} ")
 
@@ -190,11 +191,11 @@ def test_of_several_processes_at_once_one_succeeds(tmp_path, monkeypatch, links)
     for process in processes:
         process.join()
     (winner,) = [number for number, result in found.items() if result is False]
-    assert json.loads((tmp_path / "d" / RECORD).read_text())["run"] == str(tmp_path / f"run{winner}")
+    assert json.loads((tmp_path / "d" / OWNER).read_text())["run"] == str(tmp_path / f"run{winner}")
     if links:  # without links a process may find a record that is not yet whole
         expected = f"run {tmp_path / f'run{winner}'} (started "
         assert all(result is False or result.startswith(expected) for result in found.values())
-    assert os.listdir(tmp_path / "d") == [RECORD]
+    assert os.listdir(tmp_path / "d") == [OWNER]
 
 
 def no_links(monkeypatch) -> None:
@@ -230,7 +231,7 @@ def test_a_process_that_is_killed_while_it_claims(tmp_path, monkeypatch):
                 break
             except Killed:
                 pass
-        claimed = (place / "d" / RECORD).exists()
+        claimed = (place / "d" / OWNER).exists()
         assert claim(directory(place / "d"), owner) == claimed
         refused(place / "d")
         number += 1
@@ -241,17 +242,17 @@ def test_a_record_does_not_choose_another_place(tmp_path):
     """Of a run directory from elsewhere: only the path in the config, and numbers below it."""
     good = {"/d": "/d", "/e": "/e/3", "/f": "/f/20260102235959"}
     bad = {"/g": "/etc", "/h": "/h/../etc", "/i": "/i/3/4", "/j": "/j/..", "/k": "/k/x", "/l": 3, "/m": "/n/3"}
-    (tmp_path / RECORD).write_text(json.dumps({"id": "0", "directories": good | bad}))
-    assert ownership.directories_of(tmp_path) == good
+    (tmp_path / OWNER).write_text(json.dumps({"id": "0", "directories": good | bad}))
+    assert rundir.directories_of(tmp_path) == good
     assert owner_of(tmp_path).directories == good
 
 
 def test_a_forked_process_is_another_owner(tmp_path):
-    claim(directory(tmp_path / "d"), ownership.process_owner())
-    assert claim(directory(tmp_path / "d"), ownership.process_owner())
+    claim(directory(tmp_path / "d"), rundir.process_owner())
+    assert claim(directory(tmp_path / "d"), rundir.process_owner())
     read, write = os.pipe()
     if not (pid := os.fork()):
-        error = conflict(directory(tmp_path / "d"), ownership.process_owner())
+        error = conflict(directory(tmp_path / "d"), rundir.process_owner())
         os.write(write, str(error).encode())
         os._exit(0)
     os.waitpid(pid, 0)
@@ -263,7 +264,7 @@ def test_a_forked_process_is_another_owner(tmp_path):
 def test_ranks_of_one_script_share_a_directory(tmp_path):
     code = (
         "import sys, pathlib\n"
-        "from runner.host.ownership import OutputDirectory, claim, process_owner\n"
+        "from runner.rundir import OutputDirectory, claim, process_owner\n"
         "print(claim(OutputDirectory(pathlib.Path(sys.argv[1]), 'path', ()), process_owner('0123')))\n"
     )
     words = [sys.executable, "-c", code, str(tmp_path / "d")]

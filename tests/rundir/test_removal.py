@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from runner import rundir
 from runner.errors import StorageError
 from runner.host import files
 
@@ -41,13 +42,13 @@ def test_a_directory_is_whole_or_gone_whichever_operation_fails(tmp_path, monkey
         before = content(folder)
         monkeypatch.setattr(files, "before_operation", Fails(count))
         with suppress(StorageError):
-            files.remove_directory(folder)
+            rundir.remove_directory(folder)
             break
         assert not folder.exists() or content(folder) == before
         left = [name for name in os.listdir(folder.parent) if name != "run"]
-        assert all(map(files.is_removed, left))
+        assert all(map(rundir.is_removed, left))
         monkeypatch.undo()
-        files.remove_leftovers(folder.parent)
+        rundir.remove_leftovers(folder.parent)
         assert os.listdir(folder.parent) == (["run"] if folder.exists() else [])
         count += 1
     assert count > 8  # each file and folder
@@ -61,7 +62,7 @@ def test_links_are_removed_and_not_followed(tmp_path):
     (folder / "file").symlink_to(kept / "one")
     (folder / "loop").symlink_to("loop")
     before = content(kept)
-    files.remove_directory(folder)
+    rundir.remove_directory(folder)
     assert content(kept) == before
     assert os.listdir(tmp_path) == ["kept"]
 
@@ -69,9 +70,9 @@ def test_links_are_removed_and_not_followed(tmp_path):
 def test_what_another_process_is_removing_stays_its_own(tmp_path):
     left = fill(tmp_path / ".run.0123456789ab.removed")
     with files.locked(left / ".lock"):
-        files.remove_leftovers(tmp_path)
+        rundir.remove_leftovers(tmp_path)
         assert content(left)
-    files.remove_leftovers(tmp_path)
+    rundir.remove_leftovers(tmp_path)
     assert not left.exists()
 
 
@@ -79,7 +80,7 @@ def test_what_another_process_is_removing_stays_its_own(tmp_path):
 def test_other_names_are_not_left_by_a_removal(tmp_path, name):
     fill(tmp_path / name)
     (tmp_path / ".x.0123456789ab.removed").symlink_to(tmp_path / name)
-    files.remove_leftovers(tmp_path)
+    rundir.remove_leftovers(tmp_path)
     assert content(tmp_path / name)
 
 
@@ -92,5 +93,5 @@ def test_a_folder_that_cannot_be_changed(tmp_path, monkeypatch):
 
     monkeypatch.setattr(files, "before_operation", refuse)
     with pytest.raises(StorageError, match="cannot remove a directory"):
-        files.remove_directory(folder)
+        rundir.remove_directory(folder)
     assert len(content(folder)) == 4

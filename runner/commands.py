@@ -1,166 +1,154 @@
-"""The arguments of each command: what its row in the table of commands (`runner.cli`) declares to its parser.
+"""Every command of `runner`: its name, summary, arguments and handler, declared together, in the order of the help.
 
-The metavar of an argument determines its completion, as `runner.config.commands` says.
+A handler is named by text, `module:function`, takes the parsed arguments and returns the exit code; its module loads
+when the command is called: `doctor` opens every device, and `ls` needs none of them. Parsing, `--help`, tab completion
+and the reference page are generated from this table. The metavar of an argument determines its completion: RUN, RUN_DIR
+and RUN_OR_SWEEP complete run directories, FILE, PATH and DIR complete paths, OVERRIDE completes overrides.
 """
 
 import argparse
-import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
-from runner.errors import ConfigError
-from runner.validation.paths import path_problem
+from runner import rundir
+from runner.config.command_line import OVERRIDE, Parser, code, non_negative, path, positive
+from runner.host.lazy import late_function
 
-# Declarations of the command line: the flags of a run, and the arguments of each command.
-#
-# Parsing, `--help`, tab completion and the reference page are generated from them, without loading what a command needs
-# to do its work. The metavar of an argument determines its completion: RUN, RUN_DIR and RUN_OR_SWEEP complete run
-# directories, FILE, PATH and DIR complete paths, OVERRIDE completes overrides.
+Arguments = Callable[[Parser], None]
+Handler = Callable[[argparse.Namespace], int]
 
-OVERRIDE = "KEY=VALUE"
-_RUN = """\
-A declarative experiment runner.
 
-commands (runner COMMAND --help describes one)
-  {commands}
+class Command(NamedTuple):
+    """A command: a summary of one line, the declaration of its arguments, and its handler.
 
+    `trains`: its results are in files, so that it succeeds even if standard output cannot be written.
+    """
+
+    summary: str
+    arguments: Arguments
+    handler: Handler
+    trains: bool = False
+
+
+COMMANDS: dict[str, Command] = {}
+
+
+def command(name: str, summary: str, handler: str | Handler, trains: bool = False) -> Callable[[Arguments], Arguments]:
+    """Decorator of the function that declares the arguments of a command; `handler` is `module:function`."""
+
+    def declare(arguments: Arguments) -> Arguments:
+        loaded = late_function(handler) if isinstance(handler, str) else handler
+        COMMANDS[name] = Command(summary, arguments, loaded, trains)
+        return arguments
+
+    return declare
+
+
+# What `runner` does without a command.
+
+run_once = late_function("runner.experiment.launch:run_call")
+run_sweep = late_function("runner.experiment.sweep:start")
+run_and_report = late_function("runner.report.ci:run_and_report")
+print_summary = late_function("runner.experiment.launch:print_summary")
+print_failure = late_function("runner.report.ci:print_failure")
+group_lines = late_function("runner.config.options:group_lines")
+show_requested = late_function("runner.config.display:show_requested")
+complete = late_function("runner.config.completion:complete")
+choices = late_function("runner.config.values:choices")
+override_candidates = late_function("runner.config.display:candidates")
+
+# The commands.
+
+list_runs = late_function("runner.report.runs.list:main")
+list_entries = late_function("runner.report.commands:list_entries")
+is_kind = late_function("runner.register:is_kind")
+
+
+def _list(args: argparse.Namespace) -> int:
+    code: int = (list_entries if is_kind(args.folder) else list_runs)(args)
+    return code
+
+
+@command("ls", "list runs, newest first; or networks, datasets, ...", _list)
+def ls(parser: Parser) -> None:
+    """`runner ls`."""
+    parser.description = """\
+Runs and jobs of sweeps below a folder with their status, loss and accuracy, newest first. On a terminal, columns give
+way until a line fits, but the directory is always whole; a wider terminal shows more. Elsewhere there are always the
+same columns, the directory last. Or what a config can name: networks, datasets, losses, metrics, optimizers, schedules
+or callbacks, with the place and the keys of each."""
+    parser.epilog = """\
 examples
-  runner +experiment=lenet                           train LeNet-5; needs no download
-  runner +experiment=lenet mode=graph epochs=2       override any key
-  runner -m +experiment=lenet seed=1,2,3             a sweep: one run per value
-  runner +experiment=lenet --cfg job                 show the config without running
+  runner ls --status failed --status killed
+  runner ls --where optimizer.name=adam --sort accuracy --limit 20
+  runner ls --best --json | jq -r '.[].run_dir'
 
-overrides
-  key=value       set a key       group=option    choose an option of a group
-  +group=option   add a group     ~key            back to the default
-
-groups
-  {groups}"""
-
-
-class CommandLine(NamedTuple):
-    """The part of a command line that determines a config: overrides, and where the config files are.
-
-    `recorded` are the keys among the overrides that a file has, which the user has not typed: the journal of a resumed
-    sweep, or `hydra.sweeper.params`.
-    """
-
-    overrides: tuple[str, ...] = ()
-    config_name: str = "config"
-    config_dir: Path | None = None
-    config_path: Path | None = None
-    recorded: frozenset[str] = frozenset()
-    code: tuple[str, ...] = ()  # modules and paths of the user's code, in addition to the project's
-
-    @classmethod
-    def of(cls, args: argparse.Namespace) -> "CommandLine":
-        """From the parsed arguments of `run`."""
-        config_dir, config_path = (Path(folder) if folder else None for folder in (args.config_dir, args.config_path))
-        return cls(tuple(args.overrides), args.config_name, config_dir, config_path, code=tuple(args.code))
+exit codes
+  0 ok, also without any run   2 wrong usage, no such folder, or a key that no run has"""
+    text = "default: outputs/ and multirun/; or one of the words above (./networks is a folder)"
+    parser.add_argument("folder", nargs="?", type=path, metavar="DIR", help=text)
+    add = parser.flags.add_argument
+    status = "only runs with this status; repeatable"
+    add(
+        "--status",
+        action="append",
+        default=[],
+        choices=rundir.STATES,
+        metavar="STATUS",
+        help=f"{status}: {', '.join(rundir.STATES)}",
+    )
+    where = "only runs whose config, or column, has this value; repeatable"
+    add("--where", action="append", default=[], metavar=OVERRIDE, help=where)
+    order = "by a metric, the best first; by a column or a key of the config"
+    add("--sort", metavar="KEY", help=f"{order}; runs without it last")
+    add("--limit", type=positive, metavar="N", help="only the first N of them")
+    best = "only the best run: the first one by --sort; default: by accuracy, or else by loss"
+    add("--best", action="store_true", help=best)
+    add("--json", action="store_true", help="one JSON array, an object for each run")
+    code(parser)
 
 
-class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Help of fixed width, with the metavar after all names of a flag, as in Python 3.13 and later."""
+@command("rm", "remove runs and sweeps", "runner.report.runs.folders:main")
+def rm(parser: Parser) -> None:
+    """`runner rm`."""
+    parser.description = """\
+Remove runs and sweeps, all of those that are named or none, and print what was removed and its bytes, without a
+prompt. Only directories that runner made are removed, and links are not followed. Refused are a run that is running;
+without --force also a job of a sweep, a run of which another one has files in its config, such as its weights (looked
+for in outputs/, multirun/ and beside the run), and a directory with files that runner did not write. A removed
+directory vanishes at once: who reads it sees all of it or nothing. Directories outside of the run that it filled
+(dump.path) stay, and are named."""
+    parser.epilog = """\
+examples
+  runner rm outputs/2026-11-20/21-30-12 --dry-run
+  runner ls --status failed --json | jq -r '.[].run_dir' | xargs -r runner rm
 
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=110, max_help_position=32)
-
-    def _format_action_invocation(self, action: argparse.Action) -> str:
-        if not action.option_strings or action.nargs == 0:
-            return super()._format_action_invocation(action)
-        value = self._format_args(action, self._get_default_metavar_for_optional(action))
-        return f"{', '.join(action.option_strings)} {value}"
-
-
-class Parser(argparse.ArgumentParser):
-    """The parser of `runner` or of one of its commands, with the arguments that `declare` adds.
-
-    `--help` only sets a flag, flags cannot be abbreviated, and errors are raised as ConfigError.
-    """
-
-    def __init__(self, prog: str, declare: Callable[["Parser"], None]) -> None:
-        super().__init__(prog, formatter_class=_Formatter, add_help=False, allow_abbrev=False)
-        self.color = False  # Python 3.14 would colour usages, which are in errors, and so in files
-        self.flags = self.add_argument_group("flags")
-        declare(self)
-        self.flags.add_argument("-h", "--help", action="store_true", help="show this help")
-
-    def error(self, message: str) -> NoReturn:
-        """Raise ConfigError with the message of argparse and the usage of the command."""
-        usage = " ".join(self.format_usage().split()[1:]).replace(" [-h]", "")
-        raise ConfigError("wrong usage", reason=message, usage=usage, hint=f"{self.prog} --help")
+exit codes
+  0 removed   2 wrong usage, or not a run   4 running, or needed by another run   5 storage error"""
+    parser.add_argument("runs", nargs="+", type=path, metavar="RUN_OR_SWEEP", help="their directories")
+    add = parser.flags.add_argument
+    add("--dry-run", action="store_true", help="show what would be removed, and remove nothing")
+    add(
+        "--force", action="store_true", help="remove what others need, and files of others; never a run that is running"
+    )
 
 
-def non_negative(text: str) -> float:
-    """Parse a finite number that is not negative. Raises ArgumentTypeError, which argparse reports."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value) or value < 0:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of at least 0")
-    return value
-
-
-def positive(text: str) -> int:
-    """Parse a whole number of at least 1. Raises ArgumentTypeError, which argparse reports."""
-    if not text.isascii() or not text.isdecimal() or not 1 <= int(text[:10]) < 10**9:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
-    return int(text)
-
-
-def path(text: str) -> str:
-    """Parse the path of a file or folder, existing or not. Raises ArgumentTypeError, which argparse reports."""
-    if problem := path_problem(text):
-        raise argparse.ArgumentTypeError(problem)
-    return text
-
-
-def code(parser: Parser) -> None:
-    """The flag `--code` of the commands that build networks or datasets."""
-    text = "a module or file with your networks, datasets or others; repeatable"
-    parser.flags.add_argument("--code", action="append", default=[], type=path, metavar="FILE", help=text)
-
-
-def run(parser: Parser) -> None:
-    """`runner [flags] [overrides]`. `{commands}` and `{groups}` in the description are placeholders."""
-    parser.usage = "runner [flags] [overrides]"
-    parser.description = _RUN
+@command("watch", "follow a run until it has ended", "runner.report.runs.watch:main")
+def watch(parser: Parser) -> None:
+    """`runner watch`."""
+    parser.description = """\
+Follow a run, from any terminal and as often as you like, until it has ended: a progress bar with loss and steps per
+second on a terminal, a line for each epoch elsewhere, and a line for each evaluation. A run that has already ended is
+shown at once. The run is only read; Ctrl-C ends the command, and the run goes on."""
     parser.epilog = """\
 exit codes
-  0 ok   1 training failed   2 bad config or usage   3 device not available   4 run directory busy
-  5 storage error   6 expectation or comparison does not hold   7 bad data file   8 jobs of a sweep failed
-  130 interrupted (SIGINT)   143 terminated (SIGTERM)"""
-    parser.add_argument("overrides", nargs="*", metavar=OVERRIDE, help=argparse.SUPPRESS)
-    add = parser.flags.add_argument
-    add("-m", "--multirun", action="store_true", help="sweep over comma-separated values")
-    parts = ("job", "hydra", "all")
-    add("-c", "--cfg", choices=parts, metavar="|".join(parts), help="show the config without running")
-    add("-p", "--package", metavar="PACKAGE", help="with --cfg: only this part of the config")
-    add("--resolve", action="store_true", help="with --cfg: resolve interpolations")
-    topics = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
-    info = f"where the config comes from; TOPIC is {', '.join(topics)}"
-    add("-i", "--info", nargs="?", const="all", choices=topics, metavar="TOPIC", help=info)
-    add("-cn", "--config-name", default="config", metavar="NAME", help="another main config")
-    add("-cd", "--config-dir", type=path, metavar="DIR", help="a folder with more configs")
-    add("-cp", "--config-path", type=path, metavar="DIR", help="a folder instead of conf/")
-    code(parser)
-    add(
-        "--junit",
-        type=path,
-        metavar="FILE",
-        help="write a JUnit file with the run, or each job of a sweep, as a test case",
-    )
-    add("-sc", "--shell-completion", action="store_true", help="with install=bash|zsh|fish or uninstall=...")
-    add("-r", "--run", action="store_true", help="a single run; for one without overrides")
-    add("--hydra-help", action="store_true", help="show Hydra's own help")
-    add("--version", action="store_true", help="show the versions of runner and its dependencies")
+  that of the run: 0 ok, 1 failed, ... (runner --help)   1 killed   2 wrong usage, or no such run"""
+    text = "its directory; default: the newest run that is running, or else the newest"
+    parser.add_argument("run", nargs="?", type=path, metavar="RUN_DIR", help=text)
 
 
-# The arguments of each command: what its row in the table of commands (`runner.cli`) declares to its parser.
-
-
+@command("resume", "continue an unfinished run or sweep", "runner.experiment.resume:main", trains=True)
 def resume(parser: Parser) -> None:
     """`runner resume`."""
     parser.description = """\
@@ -173,6 +161,7 @@ or were interrupted. A run continues only if nothing has changed that affects it
     parser.flags.add_argument("--force", action="store_true", help="continue despite changes that affect the results")
 
 
+@command("eval", "evaluate a finished run", "runner.experiment.predict:main", trains=True)
 def evaluate(parser: Parser) -> None:
     """`runner eval`."""
     parser.description = """\
@@ -195,18 +184,7 @@ exit codes
     code(parser)
 
 
-def inspect(parser: Parser) -> None:
-    """`runner inspect`."""
-    parser.description = """\
-Show the inputs, outputs, parameters and operators of an ONNX file, and whether network=onnx can train it: operators
-that are not supported are listed with the nodes where they occur. Nothing of the file is executed."""
-    parser.epilog = """\
-exit codes
-  0 it can be trained   2 it cannot, or wrong usage   7 a damaged file, or external data that are not beside it"""
-    parser.add_argument("file", type=path, metavar="FILE", help="an .onnx file")
-    parser.flags.add_argument("--json", action="store_true", help="one JSON object")
-
-
+@command("predict", "run the network of a run on new files", "runner.report.commands:predict_rows")
 def predict(parser: Parser) -> None:
     """`runner predict`."""
     parser.description = """\
@@ -229,6 +207,7 @@ exit codes
     code(parser)
 
 
+@command("export", "write the training step of a run for other programs", "runner.experiment.export:main", trains=True)
 def export(parser: Parser) -> None:
     """`runner export`."""
     parser.description = """\
@@ -265,6 +244,20 @@ exit codes
     code(parser)
 
 
+@command("inspect", "show an ONNX file, and whether it can be trained", "runner.report.onnx_file:inspect_model")
+def inspect(parser: Parser) -> None:
+    """`runner inspect`."""
+    parser.description = """\
+Show the inputs, outputs, parameters and operators of an ONNX file, and whether network=onnx can train it: operators
+that are not supported are listed with the nodes where they occur. Nothing of the file is executed."""
+    parser.epilog = """\
+exit codes
+  0 it can be trained   2 it cannot, or wrong usage   7 a damaged file, or external data that are not beside it"""
+    parser.add_argument("file", type=path, metavar="FILE", help="an .onnx file")
+    parser.flags.add_argument("--json", action="store_true", help="one JSON object")
+
+
+@command("new", "create a small working project", "runner.config.new_project:main")
 def new(parser: Parser) -> None:
     """`runner new`."""
     parser.description = """\
@@ -275,6 +268,7 @@ It needs no downloads. In its directory, `runner +experiment=first` trains and `
     parser.flags.add_argument("--name", metavar="NAME", help="of the project and of its package; default: that of DIR")
 
 
+@command("doctor", "check packages, machine and devices", "runner.report.doctor:doctor")
 def doctor(parser: Parser) -> None:
     """`runner doctor`."""
     parser.description = """\
@@ -283,6 +277,7 @@ repair; whether run directories can be created here."""
     parser.epilog = "exit codes\n  0 the CPU works and all packages are installed   3 otherwise"
 
 
+@command("parse-print", "show a file that the operator Print wrote", "runner.report.commands:parse_print")
 def parse_print(parser: Parser) -> None:
     """`runner parse-print`."""
     parser.description = """\
@@ -292,6 +287,16 @@ damaged, all that precedes the damage; then its offset, and exit code 7."""
     parser.epilog = "exit codes\n  0 ok   7 the file is missing or damaged"
 
 
+compare_runs = late_function("runner.report.compare:main")
+compare_import = late_function("runner.report.onnx_file:compare_import")
+
+
+def _compare(args: argparse.Namespace) -> int:
+    code: int = (compare_import if Path(args.a).suffix == ".onnx" else compare_runs)(args)
+    return code
+
+
+@command("compare", "compare two runs: their dumps, or their metrics", _compare)
 def compare(parser: Parser) -> None:
     """`runner compare`."""
     parser.description = """\
@@ -334,6 +339,7 @@ exit codes
     form.add_argument("--csv", action="store_true", help="metrics as CSV: part, key, A, B, abs, rel, differs")
 
 
+@command("report", "write an HTML page about runs or a sweep", "runner.report.html.command:main")
 def report(parser: Parser) -> None:
     """`runner report`."""
     parser.description = """\
@@ -349,6 +355,7 @@ point and a note."""
     parser.flags.add_argument("-o", "--output", type=path, metavar="FILE", help=f"default: {default}")
 
 
+@command("golden", "save the results of a run in a file, or check them", "runner.report.ci:main")
 def golden(parser: Parser) -> None:
     """`runner golden`."""
     parser.description = """\
@@ -367,6 +374,7 @@ exit codes
     parser.add_argument("run", nargs="?", type=path, metavar="RUN_DIR", help="default: the newest run")
 
 
+@command("convert", "convert files of an asynchronous dump to .npy", "runner.report.dump.convert:main")
 def convert(parser: Parser) -> None:
     """`runner convert`, with the flags of the reference's script."""
     parser.description = "Convert files of an asynchronous dump to .npy; folders are searched recursively."
@@ -394,78 +402,3 @@ exit codes
     add("-o", dest="output", type=int, metavar="N", help="only the N-th output, counted from 0")
     add("-v", dest="version", type=int, choices=(1, 2), help="the version of the files; default: detected")
     add("-c", dest="script", metavar="DIR", help="has no effect: FRACTAL_Z needs no script here")
-
-
-# The arguments of the commands about run directories: `ls`, `rm`, `watch`; as `command_arguments`.
-
-STATES = ("ok", "running", "interrupted", "failed", "killed", "broken")  # of a run, as `runner ls` shows them
-
-
-def ls(parser: Parser) -> None:
-    """`runner ls`."""
-    parser.description = """\
-Runs and jobs of sweeps below a folder with their status, loss and accuracy, newest first. On a terminal, columns give
-way until a line fits, but the directory is always whole; a wider terminal shows more. Elsewhere there are always the
-same columns, the directory last. Or what a config can name: networks, datasets, losses, metrics, optimizers, schedules
-or callbacks, with the place and the keys of each."""
-    parser.epilog = """\
-examples
-  runner ls --status failed --status killed
-  runner ls --where optimizer.name=adam --sort accuracy --limit 20
-  runner ls --best --json | jq -r '.[].run_dir'
-
-exit codes
-  0 ok, also without any run   2 wrong usage, no such folder, or a key that no run has"""
-    text = "default: outputs/ and multirun/; or one of the words above (./networks is a folder)"
-    parser.add_argument("folder", nargs="?", type=path, metavar="DIR", help=text)
-    add = parser.flags.add_argument
-    status = "only runs with this status; repeatable"
-    add(
-        "--status", action="append", default=[], choices=STATES, metavar="STATUS", help=f"{status}: {', '.join(STATES)}"
-    )
-    where = "only runs whose config, or column, has this value; repeatable"
-    add("--where", action="append", default=[], metavar=OVERRIDE, help=where)
-    order = "by a metric, the best first; by a column or a key of the config"
-    add("--sort", metavar="KEY", help=f"{order}; runs without it last")
-    add("--limit", type=positive, metavar="N", help="only the first N of them")
-    best = "only the best run: the first one by --sort; default: by accuracy, or else by loss"
-    add("--best", action="store_true", help=best)
-    add("--json", action="store_true", help="one JSON array, an object for each run")
-    code(parser)
-
-
-def rm(parser: Parser) -> None:
-    """`runner rm`."""
-    parser.description = """\
-Remove runs and sweeps, all of those that are named or none, and print what was removed and its bytes, without a
-prompt. Only directories that runner made are removed, and links are not followed. Refused are a run that is running;
-without --force also a job of a sweep, a run of which another one has files in its config, such as its weights (looked
-for in outputs/, multirun/ and beside the run), and a directory with files that runner did not write. A removed
-directory vanishes at once: who reads it sees all of it or nothing. Directories outside of the run that it filled
-(dump.path) stay, and are named."""
-    parser.epilog = """\
-examples
-  runner rm outputs/2026-11-20/21-30-12 --dry-run
-  runner ls --status failed --json | jq -r '.[].run_dir' | xargs -r runner rm
-
-exit codes
-  0 removed   2 wrong usage, or not a run   4 running, or needed by another run   5 storage error"""
-    parser.add_argument("runs", nargs="+", type=path, metavar="RUN_OR_SWEEP", help="their directories")
-    add = parser.flags.add_argument
-    add("--dry-run", action="store_true", help="show what would be removed, and remove nothing")
-    add(
-        "--force", action="store_true", help="remove what others need, and files of others; never a run that is running"
-    )
-
-
-def watch(parser: Parser) -> None:
-    """`runner watch`."""
-    parser.description = """\
-Follow a run, from any terminal and as often as you like, until it has ended: a progress bar with loss and steps per
-second on a terminal, a line for each epoch elsewhere, and a line for each evaluation. A run that has already ended is
-shown at once. The run is only read; Ctrl-C ends the command, and the run goes on."""
-    parser.epilog = """\
-exit codes
-  that of the run: 0 ok, 1 failed, ... (runner --help)   1 killed   2 wrong usage, or no such run"""
-    text = "its directory; default: the newest run that is running, or else the newest"
-    parser.add_argument("run", nargs="?", type=path, metavar="RUN_DIR", help=text)
