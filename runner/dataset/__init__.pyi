@@ -7,10 +7,8 @@ from runner.dataset.formats.download import (
 )
 from runner.dataset.pipeline import (
     Dataset as Dataset,
-    zip as zip,
-)
-from runner.dataset.preprocessing import (
     Preprocessing as Preprocessing,
+    zip as zip,
 )
 from runner.dataset.readers.arrays import (
     ArrayPreprocessing as ArrayPreprocessing,

@@ -8,8 +8,10 @@ for each item. Source: `mindspore.dataset` r1.2.
 
 import builtins
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count, pairwise
+from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -91,7 +93,7 @@ class Dataset(KeywordNames):
     """
 
     row_names: Sequence[str] | None = None  # of the rows of the source: where each was read, such as its file
-    preprocessing: Any = None  # `Preprocessing`: reads new files as the inputs of this dataset
+    preprocessing: "Preprocessing | None" = None  # reads new files as the inputs of this dataset
     queue_observer: Callable[[int], object] | None = None  # called with the queue length at each request of a batch
     row_events: tuple[RowEvents, ...] = ()  # of the callbacks of `map`
     conditions = Conditions()  # of `sync_wait`
@@ -724,6 +726,26 @@ def zip(datasets: Sequence[Dataset]) -> Dataset:
     samples = Zipped([Items(part._columns, part._order) for part in parts])
     result = parts[0]._of(samples, parts[0]._order)
     return result.observed_as(parts)
+
+
+class Preprocessing(ABC):
+    """How new files become the inputs of a trained network: fitted to the training split, stored as JSON with a run.
+
+    `class_names` are those of the training's target, or None.
+    """
+
+    class_names: tuple[str, ...] | None = None
+
+    @abstractmethod
+    def read(self, paths: Sequence[Path]) -> Dataset:
+        """The input columns of the samples in these files, in their order, unbatched; `row_names` says where each was.
+
+        Raises DataError for a file that is missing, damaged, or without an input.
+        """
+
+    @abstractmethod
+    def as_json(self) -> dict[str, Any]:
+        """Values of plain JSON, from which `stored_preprocessing` creates an equal object."""
 
 
 def _unchanged(array: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ import numpy as np
 
 from runner.dataset.formats import mnist_cifar
 from runner.dataset.formats.mnist_cifar import SIDE, Content, damaged, missing, stored_as
+from runner.dataset.readers.csv_types import by_all
 from runner.dataset.vision.image import jpeg
 from runner.errors import ConfigError, DataError, StorageError, known_names
 from runner.host import files
@@ -218,8 +219,6 @@ def _threads(num_consumer: int) -> int:
 # The rows of a CSV file with the types that its values have, for MindRecord.
 
 MAX_FILE_BYTES = 1 << 32
-_FLAGS = {"True": 1, "TRUE": 1, "true": 1, "False": 0, "FALSE": 0, "false": 0}
-_INT64 = range(-(1 << 63), 1 << 63)
 
 
 def csv_records(path: Path, columns: Sequence[str] | None) -> tuple[dict[str, str], Iterator[dict[str, Any]]]:
@@ -237,7 +236,7 @@ def csv_records(path: Path, columns: Sequence[str] | None) -> tuple[dict[str, st
     values: dict[str, list[Any]] = {}
     for name in columns or names:
         place = names.index(name)
-        kinds[name], values[name] = _typed([line[place] for line in lines])
+        kinds[name], values[name] = by_all([line[place] for line in lines])
     return kinds, (dict(zip(kinds, row, strict=True)) for row in zip(*values.values(), strict=True))
 
 
@@ -258,24 +257,6 @@ def _lines(path: Path) -> tuple[list[str], list[list[str]]]:
     if not lines:
         raise DataError("a CSV file without rows", file=path)
     return names, [fields for _, fields in lines]
-
-
-def _typed(texts: Sequence[str]) -> tuple[str, list[Any]]:
-    """The type of a column and its values in it."""
-    if all(text in _FLAGS for text in texts):
-        return "int32", [_FLAGS[text] for text in texts]
-    whole = _converted(texts, int)
-    if whole is not None and all(value in _INT64 for value in whole):
-        return "int64", whole
-    numbers = _converted([text.strip() or "nan" for text in texts], float)
-    return ("string", list(texts)) if numbers is None else ("float64", numbers)
-
-
-def _converted(texts: Sequence[str], kind: Callable[[str], Any]) -> list[Any] | None:
-    try:
-        return None if any("_" in text for text in texts) else [kind(text) for text in texts]
-    except ValueError:
-        return None
 
 
 # The values in a pickle file of dicts, lists, text, numbers and arrays, read without executing anything.

@@ -13,7 +13,13 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from runner import dtype as dt, register
-from runner.dataset.catalog import (
+from runner.dataset.column import CACHED_BYTES, Column
+from runner.dataset.element_types import RowSource, source_type
+from runner.dataset.formats.mnist_cifar import missing
+from runner.dataset.order import SourceOrder
+from runner.dataset.pipeline import Dataset, Preprocessing
+from runner.dataset.readers.image_file import SelectedRows, value_range
+from runner.dataset.readers.split import (
     MAX_SEED,
     Fraction,
     Seed,
@@ -22,17 +28,10 @@ from runner.dataset.catalog import (
     checked_split,
     data_path,
     fraction,
+    in_test_split,
     one_way_to_split,
     require_files,
 )
-from runner.dataset.column import CACHED_BYTES, Column
-from runner.dataset.element_types import RowSource, source_type
-from runner.dataset.formats.mnist_cifar import missing
-from runner.dataset.order import SourceOrder
-from runner.dataset.pipeline import Dataset
-from runner.dataset.preprocessing import Preprocessing
-from runner.dataset.readers.csv import in_test_split
-from runner.dataset.readers.image_file import SelectedRows, value_range
 from runner.dataset.transforms.labels import TypeCast
 from runner.dataset.transforms.transform import Transform
 from runner.dataset.vision.array_transforms import Rescale

@@ -8,27 +8,28 @@ from typing import Annotated, Any, NamedTuple, Self
 import numpy as np
 
 from runner import register
-from runner.dataset.catalog import (
+from runner.dataset.catalog import CatalogImages
+from runner.dataset.column import Column
+from runner.dataset.formats.mnist_cifar import missing
+from runner.dataset.order import SourceOrder
+from runner.dataset.pipeline import Dataset, Preprocessing
+from runner.dataset.readers.arrays import ArrayPreprocessing
+from runner.dataset.readers.csv import TablePreprocessing
+from runner.dataset.readers.image_file import SUFFIXES, ImageFiles, mean_and_deviation, read_header
+from runner.dataset.readers.split import (
     MAX_SEED,
     SPLITS,
-    CatalogImages,
     Fraction,
     Seed,
     Split,
     checked_split,
     data_path,
     fraction,
+    in_test_split,
     one_way_to_split,
     require_files,
+    used_rows,
 )
-from runner.dataset.column import Column
-from runner.dataset.formats.mnist_cifar import missing
-from runner.dataset.order import SourceOrder
-from runner.dataset.pipeline import Dataset
-from runner.dataset.preprocessing import Preprocessing
-from runner.dataset.readers.arrays import ArrayPreprocessing
-from runner.dataset.readers.csv import TablePreprocessing, in_test_split, used_rows
-from runner.dataset.readers.image_file import SUFFIXES, ImageFiles, mean_and_deviation, read_header
 from runner.dataset.transforms.transform import Transform
 from runner.dataset.vision.array_transforms import HWC2CHW, Normalize, Rescale
 from runner.dataset.vision.augment import crop_and_flip
