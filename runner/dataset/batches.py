@@ -8,7 +8,7 @@ from runner import dtype as dt, register
 from runner.dataset import catalog  # noqa: F401  registers the built-in datasets
 from runner.dataset.column import Column
 from runner.dataset.pipeline import Dataset
-from runner.dataset.selection import RowSelection
+from runner.dataset.samplers import RowSelection
 from runner.dataset.transforms.labels import OneHot, TypeCast
 from runner.errors import ConfigError
 from runner.register import Key

@@ -8,10 +8,10 @@ import numpy as np
 
 from runner.dataset.column import Column
 from runner.dataset.events import RowEvents
-from runner.dataset.order import NO_VISIT, Order, Visits
-from runner.dataset.samplers import Draws
+from runner.dataset.order import NO_VISIT, Order
 from runner.dataset.samples import PassTable, Sample, SampleColumn, Samples, Shared, as_sample, stacked
 from runner.dataset.transforms.transform import SampleTransform, Transform, transform_one
+from runner.dataset.visits import Draws, Visits
 from runner.errors import ConfigError, known_names
 from runner.validation.arguments import as_list, finite_number, whole_number
 

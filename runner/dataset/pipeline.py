@@ -52,7 +52,6 @@ from runner.dataset.order import (
     Shuffled,
     SourceOrder,
     VariedBatches,
-    Visits,
 )
 from runner.dataset.prefetch import (
     EpochIterator,
@@ -65,6 +64,7 @@ from runner.dataset.prefetch import (
 from runner.dataset.samplers import Sampled, each_row_once, with_child
 from runner.dataset.samples import Sample, Samples, Shared
 from runner.dataset.transforms.transform import Transform
+from runner.dataset.visits import Visits
 from runner.errors import ConfigError, known_names
 from runner.types import TensorType
 from runner.validation.arguments import as_list, flag, whole_number

@@ -10,14 +10,14 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.dataset.element_types import TEXT, RowSource, as_value, converted, target_type
-from runner.dataset.order import Visits
+from runner.dataset.visits import Visits
 from runner.errors import ConfigError
 from runner.host import seed
 from runner.types import TensorType
 
 # `Samples`: rows that are computed one by one when they are used, of any shapes, and the columns made of them.
 #
-# Like every row of a pipeline, a sample is determined by its visit (`runner/dataset/order.py`) alone. Where the order
+# Like every row of a pipeline, a sample is determined by its visit (`runner/dataset/visits.py`) alone. Where the order
 # of samples depends on their values, such as after `filter`, it is computed once for each pass, in a `PassTable`.
 
 T = TypeVar("T")

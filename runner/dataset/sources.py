@@ -18,12 +18,12 @@ import numpy as np
 import runner.dataset.formats.digits as digits
 import runner.dataset.formats.mnist_cifar as mnist_cifar
 from runner import dtype as dt
-from runner.dataset.column import Column
+from runner.dataset.column import Column, labels_column, listed_column
 from runner.dataset.element_types import TEXT, as_value, target_type
 from runner.dataset.formats.digits import make_images
 from runner.dataset.formats.mnist_cifar import missing
 from runner.dataset.pipeline import Dataset, refuse
-from runner.dataset.selection import RowSelection, labels_column, listed_column
+from runner.dataset.samplers import RowSelection
 from runner.errors import ConfigError
 from runner.host.machine import require_memory
 from runner.types import TensorType

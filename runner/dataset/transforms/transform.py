@@ -9,8 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from runner import dtype as dt
-from runner.dataset.order import Visits
-from runner.dataset.samplers import Draws, draws_for_calls, draws_of_call
+from runner.dataset.visits import Draws, Visits, draws_for_calls, draws_of_call
 from runner.errors import ConfigError
 from runner.types import TensorType
 from runner.validation.keywords import KeywordNames

@@ -1,4 +1,4 @@
-"""Random image transforms of whole batches, with random numbers per sample (`runner/dataset/order.py`).
+"""Random image transforms of whole batches, with random numbers per sample (`runner/dataset/visits.py`).
 
 Source: `mindspore.dataset.vision.c_transforms` r1.2; `c_transforms` exports them. The reference draws from one
 generator per worker, so its images depend on the number of workers; these do not.
@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from runner.dataset.order import Visits, bernoulli, bounded
 from runner.dataset.transforms.transform import RandomTransform, Transform
 from runner.dataset.vision.geometry import Border
 from runner.dataset.vision.image import (
@@ -24,6 +23,7 @@ from runner.dataset.vision.image import (
     require_image,
 )
 from runner.dataset.vision.padding import padded
+from runner.dataset.visits import Visits, bernoulli, bounded
 from runner.errors import ConfigError
 from runner.types import TensorType
 from runner.validation.arguments import flag

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from runner.dataset.samplers import Draws, draws_of_call
 from runner.dataset.transforms.transform import RandomSampleTransform, RandomTransform, SampleTransform, Transform
 from runner.dataset.vision.geometry import Border, Inter
+from runner.dataset.visits import Draws, draws_of_call
 from runner.errors import ConfigError, DataError, RunnerError, known_names
 from runner.types import TensorType
 from runner.validation.arguments import as_list, finite_number, whole_number

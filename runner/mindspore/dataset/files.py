@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from runner.dataset.column import Column
+from runner.dataset.column import Column, labels_column, listed_column
 from runner.dataset.formats import mnist_cifar
 from runner.dataset.formats.mnist_cifar import missing, stored_as
 from runner.dataset.pipeline import Dataset, refuse
 from runner.dataset.readers.image_file import MAX_FILE_BYTES as image_file_MAX_FILE_BYTES, decode
+from runner.dataset.samplers import RowSelection
 from runner.dataset.samples import Sample, SampleColumn, Samples
-from runner.dataset.selection import RowSelection, labels_column, listed_column
 from runner.errors import ConfigError, DataError
 from runner.host import files, json
 from runner.validation.arguments import flag, one_of, whole_number

@@ -18,8 +18,8 @@ import numpy as np
 from runner import dtype as dt
 from runner.dataset.operations import columns_of
 from runner.dataset.pipeline import Dataset, refuse
+from runner.dataset.samplers import RowSelection
 from runner.dataset.samples import ListedSamples
-from runner.dataset.selection import RowSelection
 from runner.errors import ConfigError, DataError, RunnerError, known_names
 from runner.host import json as json_file
 from runner.host.machine import require_memory

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from runner.dataset.column import Column
+from runner.dataset.column import Column, listed_column
 from runner.dataset.pipeline import Dataset, refuse
 from runner.dataset.readers.csv_types import by_default
-from runner.dataset.selection import RowSelection, listed_column
+from runner.dataset.samplers import RowSelection
 from runner.errors import ConfigError, DataError
 from runner.host import files
 from runner.validation.arguments import as_list

@@ -8,13 +8,13 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.dataset.element_types import TEXT, as_value
-from runner.dataset.samplers import Draws, draws_of_call
 from runner.dataset.transforms.transform import (
     RandomSampleTransform,
     SampleTransform,
     require_transforms,
     transform_one,
 )
+from runner.dataset.visits import Draws, draws_of_call
 from runner.errors import ConfigError, known_names
 from runner.types import TensorType
 from runner.validation.arguments import finite_number, whole_number

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from runner.dataset.samplers import Draws, draws_of_call
 from runner.dataset.transforms.transform import (
     RandomSampleTransform,
     SampleTransform,
@@ -27,6 +26,7 @@ from runner.dataset.vision.image import (
     range_of,
     symmetric_range,
 )
+from runner.dataset.visits import Draws, draws_of_call
 from runner.errors import ConfigError
 from runner.mindspore.vision import color
 from runner.validation.arguments import above, as_list, finite_number, flag, whole_number
@@ -157,7 +157,7 @@ def factors(argument: str, value: object) -> tuple[float, ...]:
 # Mixtures of the images of a batch with their labels, and parts of images that are cut out.
 #
 # `CutMixBatch` and `MixUpBatch` take two columns after `batch`: images and one-hot labels. They draw from the numbers
-# of the call (`runner/dataset/samplers.py`).
+# of the call (`runner/dataset/visits.py`).
 
 
 class CutOut(RandomImageSample):

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from runner import dtype as dt
-from runner.dataset.samplers import Draws, draws_of_call
 from runner.dataset.transforms.transform import (
     RandomSampleTransform,
     SampleTransform,
@@ -33,6 +32,7 @@ from runner.dataset.vision.image import (
     symmetric_range,
 )
 from runner.dataset.vision.padding import padded
+from runner.dataset.visits import Draws, draws_of_call
 from runner.errors import ConfigError
 from runner.mindspore.vision import color
 from runner.mindspore.vision.array_transforms import (
