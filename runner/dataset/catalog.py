@@ -14,10 +14,10 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 
-import runner.dataset.formats.mnist_cifar as mnist_cifar
 from runner import dtype as dt, register
 from runner.dataset.column import Column
-from runner.dataset.formats.download import MIRROR, download_mnist
+from runner.dataset.formats import mnist
+from runner.dataset.formats.mnist import MIRROR, download_mnist
 from runner.dataset.order import SourceOrder
 from runner.dataset.pipeline import Dataset, Preprocessing
 from runner.dataset.readers.image_file import decode, read_header
@@ -94,7 +94,7 @@ class CatalogImages(Preprocessing):
         return cls(stored.whole("image_size", 1, MAX_SIDE), stored.whole("channels", 1, 3), name)
 
 
-# The datasets that come with runner, registered for configs, and the batches of any dataset.
+# The datasets that come with runner, registered for configs.
 
 MAX_IMAGE_SIZE = 4096
 NUM_CLASSES = 10  # of every built-in dataset
@@ -119,7 +119,7 @@ class DatasetEntry(Frozen):
 
 
 def _download_mnist(folder: Path, url: str | None) -> None:
-    if any(mnist_cifar.split_files(folder, name) is None for name in mnist_cifar.PREFIXES):
+    if any(mnist.split_files(folder, name) is None for name in mnist.PREFIXES):
         download_mnist(folder, url or MIRROR)
 
 
@@ -178,14 +178,6 @@ def image_dataset(
     return data
 
 
-for _name in CATALOG:
-    register.dataset(_name)(partial(image_dataset, _name))
-# Readers of the user's own data, by the modules that register them.
-_READERS = {"image_folder": "image_folder", "npz": "npz_arrays", "csv": "csv_table"}
-for _name, _module in _READERS.items():
-    register.dataset.late(_name, partial(importlib.import_module, f"runner.dataset.readers.{_module}"))
-
-
 def _location(name: str, data_dir: str | None, download: bool, url: str | None) -> dict[str, Any]:
     """The argument for the folder with the files, of a dataset that has some."""
     entry = CATALOG[name]
@@ -200,3 +192,16 @@ def _location(name: str, data_dir: str | None, download: bool, url: str | None) 
     if download and entry.download is not None:
         entry.download(folder, url)
     return {"dataset_dir": folder}
+
+
+for _name in CATALOG:
+    register.dataset(_name)(partial(image_dataset, _name))
+
+# Readers of the user's own data, by the modules that register them when they are first named.
+READERS = {
+    "image_folder": "runner.dataset.readers.image_folder",
+    "npz": "runner.dataset.readers.arrays",
+    "csv": "runner.dataset.readers.csv",
+}
+for _name, _module in READERS.items():
+    register.dataset.late(_name, partial(importlib.import_module, _module))

@@ -1,7 +1,8 @@
 """One column of a dataset: its source (an array, or a `RowSource`) and the transforms on the way to a batch.
 
 The chain is optimised once: layout changes move before arithmetic, leading transforms that keep the element type are
-applied to a whole array and cached, and consecutive affine transforms are fused.
+applied to a whole array and cached, and consecutive affine transforms are fused. `exact_column` and its siblings make
+columns of arrays as scripts have them, in other element types than networks compute with.
 """
 
 import hashlib

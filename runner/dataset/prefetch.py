@@ -1,8 +1,9 @@
-"""Prefetching: threads prepare a bounded number of batches, in order, while earlier ones are used.
+"""Batches ahead of their use: threads prepare a bounded number of them, in order, while earlier ones are used.
 
 Most of the work on a batch is numpy's, which releases the GIL. Handing a batch from one thread to another costs about
 0.1 ms, half of what preparing `MIN_THREADED_VALUES` values costs (`benchmarks/data.py`). So smaller batches, such as
 LeNet's 32 digits with one multiplication each, are prepared by the caller, and CIFAR-10's augmented ones by a thread.
+At the end is `EpochIterator`, with which scripts iterate over epochs.
 """
 
 from collections import deque

@@ -15,8 +15,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from runner.dataset.formats import mnist_cifar
-from runner.dataset.formats.mnist_cifar import SIDE, Content, damaged, missing, stored_as
+from runner.dataset.formats import mnist
+from runner.dataset.formats.cifar import SIDE
+from runner.dataset.formats.content import Content, damaged, missing, stored_as
 from runner.dataset.readers.csv_types import by_all
 from runner.dataset.vision.image import jpeg
 from runner.errors import ConfigError, DataError, StorageError, known_names
@@ -584,13 +585,13 @@ class MnistToMR:
         self.source, self.destination = Path(source), str(destination)
         self.partition_number = whole_number("partition_number", partition_number, 1)
         for split in ("train", "test"):
-            if mnist_cifar.split_files(self.source, split) is None:
+            if mnist.split_files(self.source, split) is None:
                 raise missing(self.source, f"the images and labels of {split}", "name the folder with MNIST's files")
 
     def run(self) -> MSRStatus:
         """Write the files. Raises DataError for damaged ones."""
         for split in ("train", "test"):
-            images, labels = mnist_cifar.read_split(self.source, split, verify=False)
+            images, labels = mnist.read_split(self.source, split, verify=False)
             rows = (
                 {"label": int(label), "data": jpeg(image[..., 0])} for image, label in zip(images, labels, strict=True)
             )

@@ -12,17 +12,17 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from runner.dataset.transforms.transform import RandomTransform, Transform
-from runner.dataset.vision.geometry import Border
 from runner.dataset.vision.image import (
+    Border,
     StackTransform,
     border_of,
     borders_of,
     fill_of,
     height_and_width,
+    padded,
     probability_of,
     require_image,
 )
-from runner.dataset.vision.padding import padded
 from runner.dataset.visits import Visits, bernoulli, bounded
 from runner.errors import ConfigError
 from runner.types import TensorType

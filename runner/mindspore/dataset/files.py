@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from runner.dataset.column import Column, labels_column, listed_column
-from runner.dataset.formats import mnist_cifar
-from runner.dataset.formats.mnist_cifar import missing, stored_as
+from runner.dataset.formats import cifar
+from runner.dataset.formats.content import missing, stored_as
 from runner.dataset.pipeline import Dataset, refuse
 from runner.dataset.readers.image_file import MAX_FILE_BYTES as image_file_MAX_FILE_BYTES, decode
 from runner.dataset.samplers import RowSelection
@@ -45,15 +45,15 @@ class Cifar100Dataset(Dataset):
         selection = RowSelection(num_samples, num_parallel_workers, shuffle, num_shards, shard_id, sampler)
         one_of({}, ("train", "test", "all"), usage="all" if usage is None else usage)
         folder = Path(dataset_dir).expanduser()
-        splits = [usage] if usage in mnist_cifar.FILES_100 else list(mnist_cifar.FILES_100)
-        found = {split: stored_as(folder, mnist_cifar.FILES_100[split]) for split in splits}
+        splits = [usage] if usage in cifar.FILES_100 else list(cifar.FILES_100)
+        found = {split: stored_as(folder, cifar.FILES_100[split]) for split in splits}
         paths = [path for path in found.values() if path is not None]
         if not paths or (usage is not None and len(paths) < len(splits)):
             repair = "unpack cifar-100-binary.tar.gz and name its folder"
-            raise missing(folder, " and ".join(mnist_cifar.FILES_100[split] for split in splits), repair)
-        records = np.concatenate([mnist_cifar.read_records_100(path) for path in paths])[: selection.num_samples]
-        images = records[:, 2:].reshape(-1, 3, mnist_cifar.SIDE, mnist_cifar.SIDE).transpose(0, 2, 3, 1)
-        labels = {name: labels_column(name, records[:, place]) for place, name in enumerate(mnist_cifar.CLASSES_100)}
+            raise missing(folder, " and ".join(cifar.FILES_100[split] for split in splits), repair)
+        records = np.concatenate([cifar.read_records_100(path) for path in paths])[: selection.num_samples]
+        images = records[:, 2:].reshape(-1, 3, cifar.SIDE, cifar.SIDE).transpose(0, 2, 3, 1)
+        labels = {name: labels_column(name, records[:, place]) for place, name in enumerate(cifar.CLASSES_100)}
         super().__init__(*selection.apply({"image": images, **labels}))
 
 

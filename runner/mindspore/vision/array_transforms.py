@@ -13,9 +13,10 @@ from runner.dataset.transforms.transform import (
     transform_one,
 )
 from runner.dataset.vision.array_transforms import INTERPOLATIONS, Resize
-from runner.dataset.vision.geometry import ImageBatchFormat, Inter, affine, rotation, warp
 from runner.dataset.vision.image import (
+    ImageBatchFormat,
     ImageTransform,
+    Inter,
     RandomImageSample,
     decode_bytes,
     fill_of,
@@ -29,6 +30,7 @@ from runner.dataset.vision.image import (
 from runner.dataset.visits import Draws, draws_of_call
 from runner.errors import ConfigError
 from runner.mindspore.vision import color
+from runner.mindspore.vision.warp import affine, rotation, warp
 from runner.validation.arguments import above, as_list, finite_number, flag, whole_number
 
 LARGEST_FACTOR = float(1 << 24)

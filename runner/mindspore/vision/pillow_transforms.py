@@ -14,8 +14,9 @@ from runner.dataset.transforms.transform import (
     require_transforms,
     transform_one,
 )
-from runner.dataset.vision.geometry import Border, Inter
 from runner.dataset.vision.image import (
+    Border,
+    Inter,
     PillowImage,
     border_of,
     borders_of,
@@ -25,13 +26,13 @@ from runner.dataset.vision.image import (
     image_of,
     inter_of,
     is_pillow_image,
+    padded,
     pillow,
     probability_of,
     range_of,
     size_of,
     symmetric_range,
 )
-from runner.dataset.vision.padding import padded
 from runner.dataset.visits import Draws, draws_of_call
 from runner.errors import ConfigError
 from runner.mindspore.vision import color
