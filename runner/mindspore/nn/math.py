@@ -197,20 +197,21 @@ class Tril(Cell):
     """x with zeros above diagonal `k` of its last two axes."""
 
     def construct(self, x: Value, k: int = 0) -> Value:
-        return where(self._kept(x, k), x)
-
-    def _kept(self, x: Value, k: int) -> np.ndarray:
-        require(x.ndim >= 2, f"{type(self).__name__} needs at least two axes", x=x.type)
-        whole({"layer": type(self).__name__}, -(2**31), k=k)
-        kept: np.ndarray = np.tri(x.shape[-2], x.shape[-1], k, dtype=bool)
-        return kept
+        return where(_up_to_diagonal(self, x, k), x)
 
 
-class Triu(Tril):
+class Triu(Cell):
     """x with zeros below diagonal `k` of its last two axes."""
 
     def construct(self, x: Value, k: int = 0) -> Value:
-        return where(~self._kept(x, k - 1), x)
+        return where(~_up_to_diagonal(self, x, k - 1), x)
+
+
+def _up_to_diagonal(layer: Cell, x: Value, k: int) -> np.ndarray:
+    require(x.ndim >= 2, f"{type(layer).__name__} needs at least two axes", x=x.type)
+    whole({"layer": type(layer).__name__}, -(2**31), k=k)
+    lower: np.ndarray = np.tri(x.shape[-2], x.shape[-1], k, dtype=bool)
+    return lower
 
 
 class MatrixDiag(Cell):

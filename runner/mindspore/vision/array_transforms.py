@@ -327,14 +327,12 @@ class Decode(SampleTransform):
         return np.array(decode_bytes(value), np.uint8)
 
 
-class RandomResizedCrop(RandomImageSample):
-    """A random part of each image, in one size (height and width, or one number for both).
+class ResizedPart(RandomImageSample):
+    """Base: a random part of each image, in one size (height and width, or one number for both).
 
     The part has a share of the area from `scale` and an aspect ratio from `ratio`; after `max_attempts` that
-    do not fit, it is the middle of the image. UInt8 or Float32.
+    do not fit, it is the middle of the image.
     """
-
-    bytes_only = False
 
     def __init__(
         self,
@@ -357,7 +355,17 @@ class RandomResizedCrop(RandomImageSample):
         return Resize(self.size, self.interpolation)(np.ascontiguousarray(part))
 
 
-class RandomCropDecodeResize(RandomResizedCrop):
+class RandomResizedCrop(ResizedPart):
+    """A random part of each image, in one size (height and width, or one number for both).
+
+    The part has a share of the area from `scale` and an aspect ratio from `ratio`; after `max_attempts` that
+    do not fit, it is the middle of the image. UInt8 or Float32.
+    """
+
+    bytes_only = False
+
+
+class RandomCropDecodeResize(ResizedPart):
     """`Decode`, then `RandomResizedCrop`: bytes of files, uint8 [length], as RGB uint8 [height, width, 3]."""
 
     def one(self, value: Any, draws: Draws) -> np.ndarray:
@@ -365,7 +373,7 @@ class RandomCropDecodeResize(RandomResizedCrop):
         return self.image(np.array(decode_bytes(value), np.uint8), draws)
 
 
-class SoftDvppDecodeRandomCropResizeJpeg(RandomCropDecodeResize):
+class SoftDvppDecodeRandomCropResizeJpeg(ResizedPart):
     """`RandomCropDecodeResize` with linear interpolation."""
 
     def __init__(
@@ -376,6 +384,10 @@ class SoftDvppDecodeRandomCropResizeJpeg(RandomCropDecodeResize):
         max_attempts: int = ATTEMPTS,
     ) -> None:
         super().__init__(size, scale, ratio, Inter.LINEAR, max_attempts)
+
+    def one(self, value: Any, draws: Draws) -> np.ndarray:
+        """[height, width, 3] for the bytes of one file."""
+        return self.image(np.array(decode_bytes(value), np.uint8), draws)
 
 
 class SoftDvppDecodeResizeJpeg(SampleTransform):
