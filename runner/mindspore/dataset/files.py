@@ -1,4 +1,7 @@
-"""Datasets of the reference that read image files: CIFAR-100 and folders of classes. Source: r1.2."""
+"""Datasets of the reference that read image files. Source: r1.2.
+
+CIFAR-100; folders of classes; and files that list images with their annotations, Manifest and CelebA.
+"""
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
@@ -141,7 +144,7 @@ def _entries(folder: Path) -> list[Path]:
         raise DataError("cannot read a data folder", folder=folder, found=reason.strerror) from reason
 
 
-# Datasets whose image files are listed in a file with their annotations: Manifest and CelebA. Source: r1.2.
+# Image files that are listed in a file with their annotations.
 
 MAX_FILE_BYTES = 1 << 30
 PARTITIONS = {"train": 0, "valid": 1, "test": 2}

@@ -1,4 +1,4 @@
-"""Datasets of the reference that read lines of text files. Source: r1.2."""
+"""Datasets of the reference that read text files, line by line: text and CSV. Source: r1.2."""
 
 import csv
 import glob

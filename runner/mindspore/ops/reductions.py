@@ -1,4 +1,4 @@
-"""Sums of several tensors, extrema with their positions, and counts, composed of other operators."""
+"""Sums of several tensors, extrema with their positions, counts, and whether all or any elements hold."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -126,7 +126,7 @@ class ConfusionMatrix(ComposedOperator):
         return Cast(dt.of(self.dtype))(MatMul(True, False)(rows, hot(predictions)))
 
 
-# Reductions of Bool tensors: whether all, or any, of their elements hold.
+# Reductions of Bool tensors.
 
 
 class BoolReduction(Reduction):

@@ -1,4 +1,8 @@
-"""Colours of UInt8 images, [H, W, C] or [H, W]: fixed and random changes."""
+"""Transforms of one image as an array, [H, W, C] or [H, W], that only scripts of r1.2 use: `c_transforms` exports them.
+
+Colours (by `color.py`), mixtures of a batch with its labels, random parts, decoding, affine images (by `warp.py`), and
+choices among transforms. Sizes, layouts and the usual augmentation are in `runner/dataset/vision/`.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -34,6 +38,8 @@ from runner.mindspore.vision.warp import affine, rotation, warp
 from runner.validation.arguments import above, as_list, finite_number, flag, whole_number
 
 LARGEST_FACTOR = float(1 << 24)
+
+# Colours of UInt8 images: fixed and random changes.
 
 
 class AutoContrast(ImageTransform):
