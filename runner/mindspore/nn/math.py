@@ -1,4 +1,4 @@
-"""Mathematical functions as layers: sums of exponentials, moments, the gamma function and its family, norms, matrices."""
+"""Mathematical functions as layers: sums of exponentials, moments, gamma functions, norms, and matrices."""
 
 import math
 

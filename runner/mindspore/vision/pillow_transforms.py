@@ -1,7 +1,7 @@
 """Transforms of images of Pillow, and of arrays [C, H, W] after `ToTensor`: `py_transforms` exports them.
 
 First what they share; then sizes and parts, transforms of arrays, rotations and other affine images, colours, parts
-that are erased, and the ways between bytes of files, images and arrays. Constructors take the arguments of `c_transforms`.
+that are erased, and the ways between bytes, images and arrays. Constructors take the arguments of `c_transforms`.
 """
 
 import math
