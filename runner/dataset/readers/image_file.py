@@ -15,7 +15,7 @@ import numpy as np
 from runner import dtype as dt
 from runner.dataset.column import CACHED_BYTES
 from runner.dataset.element_types import RowSource
-from runner.dataset.vision.image import FORMATS, MAX_PIXELS, PillowImage, pillow
+from runner.dataset.vision.image import FORMATS, MAX_PIXELS, PillowImage, in_bytes, pillow
 from runner.errors import DataError, RunnerError
 from runner.host import files
 from runner.host.machine import available_bytes
@@ -53,16 +53,14 @@ def decode(path: Path, side: int | None, channels: int) -> np.ndarray:
     """
     with _opened(path) as image:
         upright = pillow().ImageOps.exif_transpose(image)
-        converted = _in_bytes(upright).convert("L" if channels == 1 else "RGB")
+        converted = _without_palette(in_bytes(upright)).convert("L" if channels == 1 else "RGB")
         if side is not None and converted.size != (side, side):
             converted = converted.resize((side, side), pillow().Image.Resampling.BILINEAR)
         return np.array(converted, np.uint8).reshape(converted.height, converted.width, channels)
 
 
-def _in_bytes(image: PillowImage) -> PillowImage:
-    """The image with 8 bits per value, and its palette's transparency as a channel."""
-    if image.mode.startswith("I"):  # 16 bits, which Pillow would clip to 255
-        return pillow().Image.fromarray((np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8))  # type: ignore[no-any-return]
+def _without_palette(image: PillowImage) -> PillowImage:
+    """The image with its palette's transparency as a channel. Raises ValueError for values that are no integers."""
     if image.mode == "F":
         raise ValueError("its values are no integers")
     return image.convert("RGBA") if image.mode == "P" and "transparency" in image.info else image

@@ -294,7 +294,7 @@ def decode_bytes(content: np.ndarray) -> PillowImage:
             if not 0 < image.width * image.height <= MAX_PIXELS:
                 found = f"{image.width} x {image.height} pixels"
                 raise DataError("an image is too large", expected=f"at most {MAX_PIXELS} pixels", found=found)
-            return _in_colour(image)
+            return in_bytes(image).convert("RGB")
     except (RunnerError, MemoryError):
         raise
     except images.UnidentifiedImageError:
@@ -312,8 +312,9 @@ def jpeg(image: np.ndarray) -> bytes:
     return stream.getvalue()
 
 
-def _in_colour(image: PillowImage) -> PillowImage:
-    if image.mode.startswith("I"):  # 16 bits, which Pillow would clip to 255
-        levels = (np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)
-        image = pillow().Image.fromarray(levels)
-    return image.convert("RGB")
+def in_bytes(image: PillowImage) -> PillowImage:
+    """The image itself, or one of 16 bits, which Pillow would clip to 255, with 8 bits per value."""
+    if not image.mode.startswith("I"):
+        return image
+    levels = (np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)
+    return pillow().Image.fromarray(levels)  # type: ignore[no-any-return]
