@@ -11,7 +11,7 @@ from runner.dataset import catalog  # noqa: F401  registers the built-in dataset
 from runner.dataset.column import Column
 from runner.dataset.pipeline import Dataset
 from runner.dataset.samplers import RowSelection
-from runner.dataset.transforms.labels import OneHot, TypeCast
+from runner.dataset.transforms.transform import OneHot, TypeCast
 from runner.errors import ConfigError
 from runner.register import Key
 from runner.validation.arguments import flag

@@ -23,8 +23,7 @@ from runner.dataset.pipeline import Dataset, Preprocessing
 from runner.dataset.readers.image_file import decode, read_header
 from runner.dataset.readers.split import Split, require_files
 from runner.dataset.sources import Cifar10Dataset, DigitsDataset, MnistDataset, SyntheticDataset
-from runner.dataset.transforms.labels import TypeCast
-from runner.dataset.transforms.transform import Transform
+from runner.dataset.transforms.transform import Transform, TypeCast
 from runner.dataset.vision.array_transforms import HWC2CHW, Normalize, Rescale, Resize
 from runner.dataset.vision.augment import crop_and_flip
 from runner.dataset.vision.image import MAX_SIDE

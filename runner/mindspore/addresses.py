@@ -38,7 +38,7 @@ _CALLBACKS = "callback", "checkpoint", "loss_monitor", "time_monitor", "lr_sched
 # Path without the package: the modules whose names it has, the first one that has a name first.
 ADDRESSES: dict[str, tuple[str, ...]] = {
     **{f"common.{name}": ("runner", "runner.core.values") for name in ("parameter", "seed", "tensor")},
-    "common.api": ("runner", "runner.core.values", "runner.mindspore.executor"),
+    "common.api": ("runner", "runner.core.values", "runner.mindspore.networks"),
     "common.dtype": ("runner.dtype",),
     **{f"nn.{name}": ("runner.nn",) for name in _NN},
     **{f"ops.{name}": ("runner.ops",) for name in _OPS},

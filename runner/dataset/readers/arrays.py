@@ -35,8 +35,7 @@ from runner.dataset.readers.split import (
     one_way_to_split,
     require_files,
 )
-from runner.dataset.transforms.labels import TypeCast
-from runner.dataset.transforms.transform import Transform
+from runner.dataset.transforms.transform import Transform, TypeCast
 from runner.dataset.vision.array_transforms import Rescale
 from runner.errors import ConfigError, DataError, RunnerError, known_names
 from runner.host import files
