@@ -54,12 +54,12 @@ from runner.errors import RunnerError as RunnerError
 from runner.experiment.launch import run as run
 from runner.experiment.script import RecordedRun as RecordedRun, record as record
 from runner.host.seed import get_seed as get_seed, set_seed as set_seed
-from runner.mindspore.dataset_helper import (
+from runner.mindspore.log import get_level as get_level, get_log_config as get_log_config
+from runner.mindspore.networks import (
     DatasetHelper as DatasetHelper,
     connect_network_with_dataset as connect_network_with_dataset,
+    export as export,
 )
-from runner.mindspore.log import get_level as get_level, get_log_config as get_log_config
-from runner.mindspore.model_export import export as export
 from runner.nn.steps import ms_function as ms_function
 from runner.ops.print_file import parse_print as parse_print, print_entries as print_entries
 from runner.register import key as key

@@ -2,15 +2,11 @@ from runner.dataset import transforms as transforms, vision as vision
 from runner.dataset.batches import (
     open_dataset as open_dataset,
 )
-from runner.dataset.formats.download import (
-    download_mnist as download_mnist,
-)
+from runner.dataset.formats.mnist import download_mnist as download_mnist
 from runner.dataset.pipeline import (
     Dataset as Dataset,
-    zip as zip,
-)
-from runner.dataset.preprocessing import (
     Preprocessing as Preprocessing,
+    zip as zip,
 )
 from runner.dataset.readers.arrays import (
     ArrayPreprocessing as ArrayPreprocessing,
@@ -20,11 +16,8 @@ from runner.dataset.readers.csv import (
     TablePreprocessing as TablePreprocessing,
     csv_table as csv_table,
 )
-from runner.dataset.readers.image_folder import (
-    ImagePreprocessing as ImagePreprocessing,
-    image_folder as image_folder,
-    stored_preprocessing as stored_preprocessing,
-)
+from runner.dataset.readers.image_folder import ImagePreprocessing as ImagePreprocessing, image_folder as image_folder
+from runner.dataset.readers.preprocessing import stored_preprocessing as stored_preprocessing
 from runner.dataset.samplers import (
     DistributedSampler as DistributedSampler,
     PKSampler as PKSampler,

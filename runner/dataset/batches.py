@@ -1,4 +1,6 @@
-"""The batches of a dataset by its registered name, as a run reads them."""
+"""A dataset as a run uses it: opened by its registered name, in batches (`open_dataset`), and what networks are built
+from (`facts_of`), such as the number of classes.
+"""
 
 from typing import Any
 
@@ -8,8 +10,8 @@ from runner import dtype as dt, register
 from runner.dataset import catalog  # noqa: F401  registers the built-in datasets
 from runner.dataset.column import Column
 from runner.dataset.pipeline import Dataset
-from runner.dataset.selection import RowSelection
-from runner.dataset.transforms.labels import OneHot, TypeCast
+from runner.dataset.samplers import RowSelection
+from runner.dataset.transforms.transform import OneHot, TypeCast
 from runner.errors import ConfigError
 from runner.register import Key
 from runner.validation.arguments import flag
@@ -81,9 +83,6 @@ def in_batches(
 def is_batched(dataset: Dataset) -> bool:
     """Whether the rows of a dataset are grouped into batches."""
     return dataset._order.batch_size is not None or dataset.has_whole_batches
-
-
-# Facts of a dataset that networks are built from, such as the number of classes.
 
 
 def facts_of(dataset: Dataset) -> dict[str, Any]:

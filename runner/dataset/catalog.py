@@ -1,6 +1,7 @@
-"""The datasets that come with runner, registered for configs, and the batches of any dataset.
+"""The datasets that come with runner: `CATALOG`, by name, and their images as networks take them.
 
-A built-in dataset is a class in `sources.py` and its entry in `CATALOG`, as in the reference's LeNet example.
+A built-in dataset is a class in `sources.py` and its entry in `CATALOG`; `image_dataset` opens one for a config.
+`CatalogImages` prepares images of the datasets, and new files for a trained network, in the same way.
 """
 
 import importlib
@@ -9,81 +10,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Self
 
 import numpy as np
 
-import runner.dataset.formats.mnist_cifar as mnist_cifar
 from runner import dtype as dt, register
 from runner.dataset.column import Column
-from runner.dataset.formats.download import MIRROR, download_mnist
+from runner.dataset.formats import mnist
+from runner.dataset.formats.mnist import MIRROR, download_mnist
 from runner.dataset.order import SourceOrder
-from runner.dataset.pipeline import Dataset
-from runner.dataset.preprocessing import Preprocessing
+from runner.dataset.pipeline import Dataset, Preprocessing
 from runner.dataset.readers.image_file import decode, read_header
+from runner.dataset.readers.split import Split, require_files
 from runner.dataset.sources import Cifar10Dataset, DigitsDataset, MnistDataset, SyntheticDataset
-from runner.dataset.transforms.labels import TypeCast
-from runner.dataset.transforms.transform import Transform
+from runner.dataset.transforms.transform import Transform, TypeCast
 from runner.dataset.vision.array_transforms import HWC2CHW, Normalize, Rescale, Resize
 from runner.dataset.vision.augment import crop_and_flip
 from runner.dataset.vision.image import MAX_SIDE
 from runner.errors import ConfigError
 from runner.host.json import StoredValues
 from runner.host.machine import require_memory
-from runner.validation.arguments import finite_number, one_of
-from runner.validation.paths import ALLOWED, path_problem
 from runner.validation.rules import MAX_COUNT, Frozen, Rule
-
-# Checks of the arguments that the readers share. Each raises ConfigError with the argument, its value and a repair.
-
-MAX_SEED = 2**32 - 1  # of numpy's RandomState
-
-Split = Literal["train", "test"]
-SPLITS: tuple[Split, ...] = get_args(Split)
-Task = Literal["auto", "classification", "regression"]
-Fraction = Annotated[float | None, Rule(above=0, below=1)]
-Seed = Annotated[int, Rule(low=0, high=MAX_SEED)]
-
-
-def checked_split(split: str) -> str:
-    """The name of a split."""
-    one_of({}, SPLITS, split=split)
-    return split
-
-
-def data_path(name: str, value: Path | str | None, meaning: str) -> Path:
-    """A path that is required, `~` expanded; `meaning` says of what."""
-    if not isinstance(value, str | Path) or not str(value):
-        raise ConfigError(f"{name} is missing", argument=name, allowed=meaning, repair=f"set {name}")
-    if problem := path_problem(str(value)):
-        raise ConfigError(problem, argument=name, value=repr(str(value)), allowed=ALLOWED)
-    return Path(value).expanduser()
-
-
-def require_files(paths: Sequence[Path]) -> None:
-    """At least one file to read."""
-    if not paths:
-        raise ConfigError("no files", argument="paths", repair="name the files to read")
-
-
-def fraction(value: float | None) -> float:
-    """The part of the rows in the test split."""
-    number = finite_number("test_fraction", value)
-    if not 0.0 < number < 1.0:
-        raise ConfigError("not a part of the data", argument="test_fraction", value=value, allowed="above 0, below 1")
-    return number
-
-
-def one_way_to_split(fixed: bool, test_fraction: float | None, ways: str, fixed_by: str) -> None:
-    """Either the files are already divided, or `test_fraction` divides the rows."""
-    if fixed and test_fraction is not None:
-        repair = f"omit test_fraction, or {fixed_by}"
-        rows = {"argument": "test_fraction", "value": test_fraction, "repair": repair}
-        raise ConfigError("the data already have a test split", **rows)
-    if not fixed and test_fraction is None:
-        repair = f"set test_fraction, for example 0.2, or {ways}"
-        raise ConfigError("the data have no test split", argument="test_fraction", value=None, repair=repair)
-
 
 # Images as the built-in datasets prepare them: those of the datasets, and new files for a trained network.
 
@@ -146,7 +93,7 @@ class CatalogImages(Preprocessing):
         return cls(stored.whole("image_size", 1, MAX_SIDE), stored.whole("channels", 1, 3), name)
 
 
-# The datasets that come with runner, registered for configs, and the batches of any dataset.
+# The datasets that come with runner, registered for configs.
 
 MAX_IMAGE_SIZE = 4096
 NUM_CLASSES = 10  # of every built-in dataset
@@ -171,7 +118,7 @@ class DatasetEntry(Frozen):
 
 
 def _download_mnist(folder: Path, url: str | None) -> None:
-    if any(mnist_cifar.split_files(folder, name) is None for name in mnist_cifar.PREFIXES):
+    if any(mnist.split_files(folder, name) is None for name in mnist.PREFIXES):
         download_mnist(folder, url or MIRROR)
 
 
@@ -230,14 +177,6 @@ def image_dataset(
     return data
 
 
-for _name in CATALOG:
-    register.dataset(_name)(partial(image_dataset, _name))
-# Readers of the user's own data, by the modules that register them.
-_READERS = {"image_folder": "image_folder", "npz": "arrays", "csv": "csv"}
-for _name, _module in _READERS.items():
-    register.dataset.late(_name, partial(importlib.import_module, f"runner.dataset.readers.{_module}"))
-
-
 def _location(name: str, data_dir: str | None, download: bool, url: str | None) -> dict[str, Any]:
     """The argument for the folder with the files, of a dataset that has some."""
     entry = CATALOG[name]
@@ -252,3 +191,16 @@ def _location(name: str, data_dir: str | None, download: bool, url: str | None) 
     if download and entry.download is not None:
         entry.download(folder, url)
     return {"dataset_dir": folder}
+
+
+for _name in CATALOG:
+    register.dataset(_name)(partial(image_dataset, _name))
+
+# Readers of the user's own data, by the modules that register them when they are first named.
+READERS = {
+    "image_folder": "runner.dataset.readers.image_folder",
+    "npz": "runner.dataset.readers.arrays",
+    "csv": "runner.dataset.readers.csv",
+}
+for _name, _module in READERS.items():
+    register.dataset.late(_name, partial(importlib.import_module, _module))

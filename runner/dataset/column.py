@@ -1,7 +1,8 @@
 """One column of a dataset: its source (an array, or a `RowSource`) and the transforms on the way to a batch.
 
 The chain is optimised once: layout changes move before arithmetic, leading transforms that keep the element type are
-applied to a whole array and cached, and consecutive affine transforms are fused.
+applied to a whole array and cached, and consecutive affine transforms are fused. `exact_column` and its siblings make
+columns of arrays as scripts have them, in other element types than networks compute with.
 """
 
 import hashlib
@@ -11,10 +12,19 @@ from functools import cached_property
 import numpy as np
 
 from runner import dtype as dt
-from runner.dataset.element_types import RowSource, converted, source_type, target_type
-from runner.dataset.order import Visits
-from runner.dataset.samples import SampleColumn, Shared
+from runner.dataset.element_types import (
+    TEXT,
+    OutOfRange,
+    RowSource,
+    as_value,
+    converted,
+    narrowed,
+    source_type,
+    target_type,
+)
+from runner.dataset.samples import ListedSamples, SampleColumn, Shared
 from runner.dataset.transforms.transform import Affine, RandomTransform, Transform
+from runner.dataset.visits import Visits
 from runner.errors import ConfigError
 from runner.types import TensorType
 
@@ -224,11 +234,14 @@ def _equal_on_bytes(fused: Affine, first: Affine, second: Affine) -> bool:
     return bool(np.abs(fused(every_byte) - expected).max() <= TOLERANCE * max(1.0, float(np.abs(expected).max())))
 
 
-# Rows with values that networks cannot compute with, such as large Int64 numbers; scripts read them all the same.
+# Columns of arrays as scripts have them, of any element types.
 
 
 class WideRows(RowSource):
-    """Rows of an array [N, ...]; they are converted when a network uses them."""
+    """Rows of an array [N, ...] with values that networks do not have, such as large Int64 numbers.
+
+    They are converted when a network uses them; scripts read them all the same.
+    """
 
     def __init__(self, name: str, values: np.ndarray) -> None:
         super().__init__(TensorType(dt.of(target_type(name, values)), values.shape))
@@ -242,3 +255,28 @@ class WideRows(RowSource):
 
     def contents(self) -> Iterator[bytes]:
         return (row.tobytes() for row in self._values)
+
+
+def exact_column(name: str, values: np.ndarray) -> Column:
+    """A column of an array: networks compute with narrowed element types, scripts see those of the array.
+
+    Unsigned class numbers of the reference's image datasets are such a type. Text, and numbers that networks cannot
+    compute with, raise ConfigError where a network uses them. Raises ConfigError for other values.
+    """
+    if values.dtype.kind in TEXT:
+        return listed_column(name, list(as_value(values)))
+    try:
+        for_networks = narrowed(name, values)
+    except OutOfRange:
+        return Column(name, WideRows(name, values), original=values)
+    return Column(name, for_networks, original=None if for_networks is values else values)
+
+
+def listed_column(name: str, values: Sequence[np.ndarray]) -> Column:
+    """A column of arrays of any shapes, or of text."""
+    return Column(name, SampleColumn(ListedSamples([name], [(np.asarray(value),) for value in values]), 0))
+
+
+def labels_column(name: str, numbers: np.ndarray) -> Column:
+    """Class numbers: Int32 for networks, UInt32 for scripts, as in the reference."""
+    return Column(name, numbers.astype(np.int32), original=numbers.astype(np.uint32))

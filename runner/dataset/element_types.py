@@ -1,4 +1,8 @@
-"""The element types that arrays of users have in a dataset: Float64 becomes Float32 and Int64 becomes Int32."""
+"""The element types that arrays of users have in a dataset, such as Float32 for Float64, and `RowSource`.
+
+A source of a column is an array in memory (or a `numpy.memmap`), or a `RowSource`, whose values are read when they are
+used, such as images decoded from their files. Both have `take`, `nbytes` and a length.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -69,11 +73,6 @@ def converted(column: str, values: np.ndarray, to: np.dtype, first: int) -> np.n
         allowed = f"{limits.min} to {limits.max}, the numbers of {dt.of(to)}"
         raise OutOfRange("a number does not fit its element type", **rows, allowed=allowed)
     return result
-
-
-# `RowSource`: the values of a column that are read when they are used, such as images decoded from their files.
-#
-# An array in memory (or a `numpy.memmap`) is the other kind of source; both have `take`, `nbytes` and a length.
 
 
 class RowSource(ABC):

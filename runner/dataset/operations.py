@@ -1,4 +1,9 @@
-"""Batches of another form than rows stacked: padded, computed by a function, or of rows of similar length."""
+"""What operations of a `Dataset` compute for each item when it is used: each is a class of `Samples`.
+
+`map` (`MapSamples`; runner's own transforms stay arrays), then those that change which items there are (`Items`,
+`Chosen`, `Zipped`, `Chain`, `FlatMapped`), and batches of another form than rows stacked (`Batches`, `Buckets`), each
+with the checks of its arguments. `Dataset` (`pipeline.py`) has the methods that scripts call.
+"""
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
@@ -7,15 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from runner.dataset.column import Column
-from runner.dataset.order import NO_VISIT, Order, Visits
-from runner.dataset.prefetch import RowEvents
-from runner.dataset.samplers import Draws
+from runner.dataset.events import RowEvents
+from runner.dataset.order import NO_VISIT, Order
 from runner.dataset.samples import PassTable, Sample, SampleColumn, Samples, Shared, as_sample, stacked
 from runner.dataset.transforms.transform import SampleTransform, Transform, transform_one
+from runner.dataset.visits import Draws, Visits
 from runner.errors import ConfigError, known_names
 from runner.validation.arguments import as_list, finite_number, whole_number
 
-# Samples that operations compute from the values of columns: runner's transforms, or any functions.
+# `map`: runner's transforms, or any functions, for the values of columns.
 
 Operation = Callable[..., Any]
 
@@ -96,7 +101,7 @@ def operations_of(given: Any) -> list[Callable[..., Any]]:
     return operations
 
 
-# The items of a dataset, in its order, as samples: what follows an operation that changes which items there are.
+# Which items there are: those of a dataset in its order, chosen, of several datasets, or several for each.
 
 
 class Items(Samples):
@@ -213,7 +218,7 @@ def columns_of(samples: Samples) -> list[Column]:
     return [Column(name, SampleColumn(samples, index)) for index, name in enumerate(samples.names)]
 
 
-# Batches of another form than rows stacked: padded, computed by a function, or of rows of similar length.
+# Batches: padded, computed by a function, or of rows of similar length.
 
 Padding = tuple[tuple[int | None, ...] | None, Any]  # the shape of a padded row, and the value
 

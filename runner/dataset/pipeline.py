@@ -1,16 +1,18 @@
-"""`Dataset`: the operations of the reference on pipelines. Source: `mindspore.dataset` r1.2.
+"""`Dataset`, a data pipeline: columns of values, the order of their rows, and the operations of the reference on both.
 
-Operations that keep rows apart (`map`, `shuffle`, `repeat`, `take`, the first `batch`) keep columns and order apart, so
-that arrays are transformed at once and sinks can hold them. The others read the items of the dataset so far as samples
-that are computed when they are used (`runner/dataset/`): the same promises, but Python runs for each item.
+Operations that keep rows apart (`map`, `shuffle`, `repeat`, `take`, the first `batch`) keep columns (`column.py`) and
+order (`order.py`) apart, so that arrays are transformed at once and sinks can hold them. The others read the items of
+the dataset so far as samples that are computed when they are used (`operations.py`): the same promises, but Python runs
+for each item. Source: `mindspore.dataset` r1.2.
 """
 
 import builtins
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count, pairwise
-from types import MappingProxyType
-from typing import Any, Self, TypeVar, cast
+from pathlib import Path
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -18,6 +20,7 @@ from runner import ops  # noqa: F401  registers the arithmetic of the tensors th
 from runner.core.values import Tensor
 from runner.dataset.column import Column
 from runner.dataset.element_types import RowSource
+from runner.dataset.events import Conditions, DSCallback, RowEvents, row_events
 from runner.dataset.operations import (
     Batches,
     BatchInfo,
@@ -49,28 +52,28 @@ from runner.dataset.order import (
     Shuffled,
     SourceOrder,
     VariedBatches,
-    Visits,
 )
 from runner.dataset.prefetch import (
-    DSCallback,
     EpochIterator,
-    RowEvents,
     default_workers,
     epoch_limit,
     prefetch_batches,
-    row_events,
     threads_for,
     worker_count,
 )
 from runner.dataset.samplers import Sampled, each_row_once, with_child
 from runner.dataset.samples import Sample, Samples, Shared
 from runner.dataset.transforms.transform import Transform
+from runner.dataset.visits import Visits
 from runner.errors import ConfigError, known_names
 from runner.types import TensorType
 from runner.validation.arguments import as_list, flag, whole_number
 from runner.validation.keywords import KeywordNames
 
-# What is known of a dataset beside its values.
+Batch = tuple[np.ndarray, ...]  # an array for each column
+Names = str | Sequence[str]
+Operation = Callable[..., Any]
+T = TypeVar("T")
 
 
 class ClassCount(int):
@@ -81,16 +84,29 @@ class ClassCount(int):
         return int(self)
 
 
-class Described(KeywordNames):
-    """Attributes of a dataset that may be assigned; datasets derived from it keep them."""
+class Dataset(KeywordNames):
+    """An immutable data pipeline: `map`, `shuffle`, `batch`, `repeat` and the others return new ones.
+
+    Columns have any names, and samples any shapes. For networks, the last column is the target and the others are the
+    inputs, in order. Created by the subclasses in `runner.dataset`, such as `MnistDataset`. Source: `mindspore.dataset`
+    r1.2. Datasets derived from one keep its description: `class_names`, `num_classes`, `row_names` and `preprocessing`.
+    """
 
     row_names: Sequence[str] | None = None  # of the rows of the source: where each was read, such as its file
-    preprocessing: Any = None  # `Preprocessing`: reads new files as the inputs of this dataset
+    preprocessing: "Preprocessing | None" = None  # reads new files as the inputs of this dataset
+    queue_observer: Callable[[int], object] | None = None  # called with the queue length at each request of a batch
     row_events: tuple[RowEvents, ...] = ()  # of the callbacks of `map`
-    _indexing: dict[str, int] | None = None  # numbers of classes by name, where they are not those of `class_names`
-    conditions: Mapping[str, Any] = MappingProxyType({})  # of `sync_wait`: functions by name
+    conditions = Conditions()  # of `sync_wait`
     _class_names: tuple[str, ...] | None = None
     _num_classes: int | None = None
+    _indexing: dict[str, int] | None = None  # numbers of classes by name, where they are not those of `class_names`
+
+    def __init__(self, columns: Sequence[Column], order: Order, num_parallel_workers: int | None = None) -> None:
+        self._columns = tuple(columns)
+        self._order = order
+        self._workers = num_parallel_workers
+
+    # What is known of it beside its values.
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
@@ -116,32 +132,15 @@ class Described(KeywordNames):
     def num_classes(self, count: int | None) -> None:
         self._num_classes = None if count is None else whole_number("num_classes", count, 1)
 
-    def described_as(self, other: "Described") -> Self:
-        """This dataset, with the description of another one."""
-        self._class_names, self.row_names, self._num_classes = other.class_names, other.row_names, other._num_classes
-        self.preprocessing, self.conditions = other.preprocessing, other.conditions
-        self.row_events, self._indexing = other.row_events, other._indexing
-        return self
+    def get_class_indexing(self) -> dict[str, int]:
+        """The number of each class by its name, for datasets that have names of classes; otherwise empty."""
+        if self._indexing is not None:
+            return dict(self._indexing)
+        return {name: number for number, name in enumerate(self.class_names or ())}
 
-
-# `Pipeline`: columns of values, and the order in which their rows are visited.
-#
-# The two are separate: `visits(epoch)` returns the visits of every batch of an epoch (`runner/dataset/order.py`), and
-# `fetch(visits)` the values of any visits. Both are stateless, so a run can start at any batch of any epoch, with any
-# number of workers.
-
-Batch = tuple[np.ndarray, ...]  # an array for each column
-
-
-class Pipeline(Described):
-    """Batches, or single samples, at any position of any epoch."""
-
-    queue_observer: Callable[[int], object] | None = None  # called with the queue length at each request of a batch
-
-    def __init__(self, columns: Sequence[Column], order: Order, num_parallel_workers: int | None = None) -> None:
-        self._columns = tuple(columns)
-        self._order = order
-        self._workers = num_parallel_workers
+    # Columns of values, and the order in which their rows are visited. The two are separate: `visits(epoch)` returns
+    # the visits of every batch of an epoch, `fetch(visits)` the values of any visits. Both are stateless, so a run can
+    # start at any batch of any epoch, with any number of workers.
 
     @property
     def is_even(self) -> bool:
@@ -206,23 +205,6 @@ class Pipeline(Described):
         """
         return self._prefetch(self.fetch, visits)
 
-    def compact(self) -> tuple[np.ndarray | RowSource, ...]:
-        """All source rows of each column as cached (images: bytes), read-only.
-
-        `remaining` has the transforms from these rows to samples; a device can hold arrays in this form.
-        """
-        return tuple(column.compact for column in self._columns)
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """The columns: names, source arrays and transforms."""
-        return self._columns
-
-    @property
-    def remaining(self) -> dict[str, tuple[Transform, ...]]:
-        """For each column, the transforms from rows of `compact()` to the samples of a batch."""
-        return {column.name: column.remaining for column in self._columns}
-
     def read(self, epoch: int, start: int = 0) -> Generator[Batch, None, None]:
         """The batches of an epoch from number `start` on, prefetched as by `prepared`.
 
@@ -252,6 +234,40 @@ class Pipeline(Described):
         if self._order.batch_size is not None or self.has_whole_batches:
             return fetch
         return lambda visit: tuple(array[0, ...] for array in fetch(visit))
+
+    def _prefetch(
+        self, fetch: Callable[[np.ndarray], Batch], visits: Iterable[np.ndarray]
+    ) -> Generator[Batch, None, None]:
+        self.compact()  # computed once here, not by every worker at the same time
+        return prefetch_batches(fetch, visits, self.threads, self.queue_observer)
+
+    @property
+    def threads(self) -> int:
+        """Number of threads that prepare batches; 0: the caller prepares them, when they are requested."""
+        if self.conditions or self.row_events:
+            return 0
+        if any(isinstance(column.source, RowSource) for column in self._columns):
+            # Reading and decoding files takes longer than handing over a batch.
+            return self._workers or default_workers() or 1
+        values = sum(column.sample.size * (1 + len(column.remaining)) for column in self._columns)
+        return threads_for(self._workers, self.get_batch_size() * values)
+
+    def compact(self) -> tuple[np.ndarray | RowSource, ...]:
+        """All source rows of each column as cached (images: bytes), read-only.
+
+        `remaining` has the transforms from these rows to samples; a device can hold arrays in this form.
+        """
+        return tuple(column.compact for column in self._columns)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns: names, source arrays and transforms."""
+        return self._columns
+
+    @property
+    def remaining(self) -> dict[str, tuple[Transform, ...]]:
+        """For each column, the transforms from rows of `compact()` to the samples of a batch."""
+        return {column.name: column.remaining for column in self._columns}
 
     def get_dataset_size(self) -> int:
         """Batches in an epoch (rows, without `batch`); at least 1."""
@@ -285,32 +301,7 @@ class Pipeline(Described):
             column.fingerprint(digest)
         return digest.hexdigest()
 
-    def _prefetch(
-        self, fetch: Callable[[np.ndarray], Batch], visits: Iterable[np.ndarray]
-    ) -> Generator[Batch, None, None]:
-        self.compact()  # computed once here, not by every worker at the same time
-        return prefetch_batches(fetch, visits, self.threads, self.queue_observer)
-
-    @property
-    def threads(self) -> int:
-        """Number of threads that prepare batches; 0: the caller prepares them, when they are requested."""
-        if self.conditions or self.row_events:
-            return 0
-        if any(isinstance(column.source, RowSource) for column in self._columns):
-            return (
-                self._workers or default_workers() or 1
-            )  # reading and decoding files takes longer than handing over a batch
-        values = sum(column.sample.size * (1 + len(column.remaining)) for column in self._columns)
-        return threads_for(self._workers, self.get_batch_size() * values)
-
-
-# What scripts read of a dataset: iterators over its epochs, and the facts that the reference's datasets state.
-
-T = TypeVar("T")
-
-
-class Iterated(Pipeline):
-    """A pipeline with the reference's iterators."""
+    # What scripts iterate over.
 
     def create_tuple_iterator(
         self,
@@ -368,46 +359,9 @@ class Iterated(Pipeline):
         """numpy element type of each column, as iterators return it."""
         return [column.exact[0] for column in self._columns]
 
-    def get_class_indexing(self) -> dict[str, int]:
-        """The number of each class by its name, for datasets that have names of classes; otherwise empty."""
-        if self._indexing is not None:
-            return dict(self._indexing)
-        return {name: number for number, name in enumerate(self.class_names or ())}
+    # Choose and order items and columns, without changing values.
 
-    def send(self, num_epochs: int = -1) -> None:
-        """Nothing: `Model.train` requests batches itself. So are `stop_send`, `continue_send` and `release`."""
-
-    stop_send = continue_send = release = lambda self: None
-
-    def close_pool(self) -> None:
-        """Nothing: threads end with the iterators that started them."""
-
-    def reset(self) -> None:
-        """Nothing: every iterator starts with the first epoch."""
-
-
-def _unchanged(array: np.ndarray) -> np.ndarray:
-    return array
-
-
-def _as_tensor(array: np.ndarray) -> Any:
-    return array if array.dtype.kind in "USO" else Tensor(array)
-
-
-# Operations of the reference that choose and order the items and columns of a pipeline, without changing values.
-
-Names = str | Sequence[str]
-
-
-class Arrangement(Iterated):
-    """A pipeline whose items and columns can be chosen and ordered; methods return new datasets, but for samplers."""
-
-    @property
-    def _is_source(self) -> bool:
-        """Whether the rows come from files or values, not from another dataset."""
-        raise NotImplementedError
-
-    def project(self, columns: Names) -> Self:
+    def project(self, columns: Names) -> "Dataset":
         """Only these columns, in this order: inputs of the network, then the target.
 
         Raises ConfigError for an unknown column, for one that occurs twice, and for none.
@@ -419,7 +373,7 @@ class Arrangement(Iterated):
         chosen = [self._columns[self._position(name, "columns")] for name in names]
         return self._derived(chosen, self._order, self._workers)
 
-    def rename(self, input_columns: Names, output_columns: Names) -> Self:
+    def rename(self, input_columns: Names, output_columns: Names) -> "Dataset":
         """Give the columns `input_columns` the names `output_columns`; the order of columns stays.
 
         Raises ConfigError for an unknown column, and unless all columns have different names afterwards.
@@ -434,28 +388,31 @@ class Arrangement(Iterated):
         renamed = [column.renamed(name) for column, name in builtins.zip(self._columns, names, strict=True)]
         return self._derived(renamed, self._order, self._workers)
 
-    def shuffle(self, buffer_size: int) -> Self:
+    def shuffle(self, buffer_size: int) -> "Dataset":
         """Shuffle the rows (after `batch`: the batches) with a shuffle buffer, anew in every epoch.
 
-        A buffer of at least the dataset's size makes all orders equally likely.
+        A buffer of at least the dataset's size makes all orders equally likely. Raises ConfigError after `sync_wait`,
+        since a shuffle reads ahead.
         """
+        if self.conditions:
+            raise ConfigError("shuffle after sync_wait reads ahead", argument="shuffle", repair="shuffle before it")
         return self.with_order(lambda order: Shuffled(order, whole_number("buffer_size", buffer_size, 2)))
 
-    def repeat(self, count: int | None = None) -> Self:
+    def repeat(self, count: int | None = None) -> "Dataset":
         """Make `count` passes in each epoch. None or -1: iterators never end; an epoch of a training is one pass."""
         if count is None or count == -1:
             return self.with_order(Endless)
         return self.with_order(lambda order: Repeated(order, whole_number("count", count, 1)))
 
-    def skip(self, count: int) -> Self:
+    def skip(self, count: int) -> "Dataset":
         """Without the first `count` items of every epoch. Raises ConfigError when none is left."""
         return self.with_order(lambda order: Part(order, whole_number("count", count, 0), order.count))
 
-    def take(self, count: int = -1) -> Self:
+    def take(self, count: int = -1) -> "Dataset":
         """The first `count` items of every epoch; -1: all."""
         return self if count == -1 else self.with_order(lambda order: Part(order, 0, whole_number("count", count, 1)))
 
-    def split(self, sizes: Sequence[int | float], randomize: bool = True) -> list[Self]:
+    def split(self, sizes: Sequence[int | float], randomize: bool = True) -> "list[Dataset]":
         """Disjoint parts: `sizes` are numbers of items, or shares with the sum 1.
 
         With `randomize`, items are drawn at random, the same ones in every epoch. Raises ConfigError for other sizes.
@@ -486,17 +443,7 @@ class Arrangement(Iterated):
         self._order = Sampled(self._order, new_sampler, self._all_values)
         return self
 
-    def device_que(
-        self, prefetch_size: int | None = None, send_epoch_end: bool = True, create_data_info_queue: bool = False
-    ) -> Self:
-        """This dataset: `Model.train` sinks data by itself."""
-        return self
-
-    def to_device(self, send_epoch_end: bool = True, create_data_info_queue: bool = False) -> Self:
-        """This dataset: `Model.train` sinks data by itself."""
-        return self
-
-    def divided(self, parts: int, part: int) -> Self:
+    def divided(self, parts: int, part: int) -> "Dataset":
         """One of `parts` parts of every batch, for a rank of a data-parallel run; to be called after `batch`.
 
         The parts of a batch are disjoint and cover it; their sizes differ by at most one row. Raises ConfigError when a
@@ -507,110 +454,11 @@ class Arrangement(Iterated):
         whole_number("part", part, 0, whole_number("parts", parts, 1) - 1)
         return self.with_order(lambda order: Divided(order, parts, part))
 
-    def with_order(self, derive: Callable[[Order], Order]) -> Self:
+    def with_order(self, derive: Callable[[Order], Order]) -> "Dataset":
         """The dataset with another order of its rows, derived from the present one."""
         return self._derived(self._columns, derive(self._order), self._workers)
 
-    def _derived(self, columns: Sequence[Column], order: Order, workers: int | None) -> Self:
-        raise NotImplementedError
-
-    def _max_workers(self, requested: int | None) -> int | None:
-        return max(filter(None, (worker_count(requested), self._workers)), default=None)
-
-    def _known(self, given: Names, argument: str) -> list[str]:
-        """Names of columns as a list. Raises ConfigError for an unknown one, and for one that occurs twice."""
-        chosen = [str(name) for name in as_list(given)]
-        for name in chosen:
-            self._position(name, argument)
-        if len(set(chosen)) != len(chosen) or not chosen:
-            allowed = f"different ones of {', '.join(self.get_col_names())}"
-            raise ConfigError("not different columns", argument=argument, value=chosen, allowed=allowed)
-        return chosen
-
-    def _position(self, name: str, argument: str) -> int:
-        names = self.get_col_names()
-        if name not in names:
-            raise ConfigError("no such column", argument=argument, value=name, **known_names(name, names))
-        return names.index(name)
-
-    def _all_values(self, name: str) -> np.ndarray:
-        """All rows of a column, for a sampler that needs them."""
-        column = self._columns[self._position(name, "class_column")]
-        return column.fetch(Visits.of(np.arange(len(column.source)), len(column.source)))
-
-
-# `sync_wait` and `sync_update`: a training script that changes what a pipeline does next. Source: r1.2.
-#
-# Where the reference blocks a pipeline until the script has reported back, a pipeline with a condition prepares nothing
-# ahead here: an item is computed when it is requested, so after every `sync_update` that preceded the request.
-
-
-class Synchronized(Arrangement):
-    """A pipeline that a script may update while it iterates over it."""
-
-    def sync_wait(
-        self, condition_name: str, num_batch: int = 1, callback: Callable[[Any], object] | None = None
-    ) -> Self:
-        """Let `sync_update(condition_name, data=...)` call `callback(data)` before the items that are requested later.
-
-        `num_batch` has no effect: nothing is prepared ahead. Raises ConfigError for a name that is in use.
-        """
-        whole_number("num_batch", num_batch, 1)
-        if callback is not None and not callable(callback):
-            raise ConfigError("not a function", argument="callback", value=callback, allowed="something callable")
-        if condition_name in self.conditions:
-            raise ConfigError("the name of a condition is in use", argument="condition_name", value=condition_name)
-        made = self.with_order(lambda order: order)
-        made.conditions = {**self.conditions, condition_name: callback}
-        return made
-
-    def sync_update(self, condition_name: str, num_batch: int | None = None, data: Any = None) -> None:
-        """Call the function of a condition with `data`. Raises ConfigError for an unknown name."""
-        if num_batch is not None:
-            whole_number("num_batch", num_batch, 1)
-        if condition_name not in self.conditions:
-            rows = known_names(condition_name, self.conditions)
-            raise ConfigError("no such condition", argument="condition_name", value=condition_name, **rows)
-        callback = self.conditions[condition_name]
-        if callback is not None:
-            callback(data)
-
-    def disable_sync(self) -> None:
-        """Nothing: a pipeline never waits."""
-
-    def shuffle(self, buffer_size: int) -> Self:
-        """As for every dataset; raises ConfigError after `sync_wait`, since a shuffle reads ahead."""
-        if self.conditions:
-            raise ConfigError("shuffle after sync_wait reads ahead", argument="shuffle", repair="shuffle before it")
-        return super().shuffle(buffer_size)
-
-    def observed_as(self, parts: "Sequence[Synchronized]") -> Self:
-        """This dataset with the conditions and events of all datasets that it was made of.
-
-        Raises ConfigError for one name of two conditions.
-        """
-        found: dict[str, Any] = {}
-        for part in parts:
-            for name, callback in part.conditions.items():
-                if found.setdefault(name, callback) is not callback:
-                    raise ConfigError("the name of a condition is in use", argument="condition_name", value=name)
-        self.conditions = found
-        self.row_events = tuple(dict.fromkeys(events for part in parts for events in part.row_events))
-        return self
-
-
-# `Dataset`: the operations of the reference on pipelines. Source: `mindspore.dataset` r1.2.
-
-Operation = Callable[..., Any]
-
-
-class Dataset(Synchronized):
-    """An immutable data pipeline: `map`, `shuffle`, `batch`, `repeat` and the others return new ones.
-
-    Columns have any names, and samples any shapes. For networks, the last column is the target and the others are the
-    inputs, in order. Created by the subclasses in `runner.dataset`, such as `MnistDataset`. Source: `mindspore.dataset`
-    r1.2. Datasets derived from one keep its description: `class_names`, `num_classes`, `row_names` and `preprocessing`.
-    """
+    # Change values, and how many items there are.
 
     def map(
         self,
@@ -756,25 +604,113 @@ class Dataset(Synchronized):
         _require_datasets([made])
         return made
 
-    def _batch_map(self, function: Operation, inputs: Names | None, outputs: Names | None) -> BatchMap:
-        _require_callable("per_batch_map", function)
-        names = self._known(self.get_col_names() if inputs is None else inputs, "input_columns")
-        after = names if outputs is None else [str(name) for name in as_list(outputs)]
-        _require_different(replaced(self.get_col_names(), names, after), after)
-        return BatchMap(function, tuple(names), tuple(after))
+    # A training script that changes what a pipeline does next.
+
+    def sync_wait(
+        self, condition_name: str, num_batch: int = 1, callback: Callable[[Any], object] | None = None
+    ) -> "Dataset":
+        """Let `sync_update(condition_name, data=...)` call `callback(data)` before the items that are requested later.
+
+        `num_batch` has no effect: nothing is prepared ahead. Raises ConfigError for a name that is in use.
+        """
+        whole_number("num_batch", num_batch, 1)
+        made = self.with_order(lambda order: order)
+        made.conditions = self.conditions.added(condition_name, callback)
+        return made
+
+    def sync_update(self, condition_name: str, num_batch: int | None = None, data: Any = None) -> None:
+        """Call the function of a condition with `data`. Raises ConfigError for an unknown name."""
+        if num_batch is not None:
+            whole_number("num_batch", num_batch, 1)
+        self.conditions.call(condition_name, data)
+
+    def disable_sync(self) -> None:
+        """Nothing: a pipeline never waits."""
+
+    # Parts of MindSpore's API without effect.
+
+    def device_que(
+        self, prefetch_size: int | None = None, send_epoch_end: bool = True, create_data_info_queue: bool = False
+    ) -> Self:
+        """This dataset: `Model.train` sinks data by itself."""
+        return self
+
+    def to_device(self, send_epoch_end: bool = True, create_data_info_queue: bool = False) -> Self:
+        """This dataset: `Model.train` sinks data by itself."""
+        return self
+
+    def send(self, num_epochs: int = -1) -> None:
+        """Nothing: `Model.train` requests batches itself. So are `stop_send`, `continue_send` and `release`."""
+
+    stop_send = continue_send = release = lambda self: None
+
+    def close_pool(self) -> None:
+        """Nothing: threads end with the iterators that started them."""
+
+    def reset(self) -> None:
+        """Nothing: every iterator starts with the first epoch."""
+
+    # How one dataset becomes another.
+
+    def described_as(self, other: "Dataset") -> Self:
+        """This dataset, with the description of another one."""
+        self._class_names, self.row_names, self._num_classes = other.class_names, other.row_names, other._num_classes
+        self.preprocessing, self.conditions = other.preprocessing, other.conditions
+        self.row_events, self._indexing = other.row_events, other._indexing
+        return self
+
+    def observed_as(self, parts: "Sequence[Dataset]") -> Self:
+        """This dataset with the conditions and events of all datasets that it was made of.
+
+        Raises ConfigError for one name of two conditions.
+        """
+        self.conditions = Conditions.of_all(part.conditions for part in parts)
+        self.row_events = tuple(dict.fromkeys(events for part in parts for events in part.row_events))
+        return self
 
     @property
     def _is_source(self) -> bool:
         return type(self) is not Dataset
 
-    def _derived(self, columns: Sequence[Column], order: Order, workers: int | None) -> Self:
-        return cast(Self, Dataset(columns, order, workers).described_as(self))
+    def _derived(self, columns: Sequence[Column], order: Order, workers: int | None) -> "Dataset":
+        return Dataset(columns, order, workers).described_as(self)
 
     def _of(self, samples: Samples, order: Order, workers: int | None = None) -> "Dataset":
         """The dataset of samples that stand for the items of an order."""
         made = Dataset(columns_of(samples), SourceOrder(samples.count, order), workers or self._workers)
         made.described_as(self).row_names = None
         return made
+
+    def _max_workers(self, requested: int | None) -> int | None:
+        return max(filter(None, (worker_count(requested), self._workers)), default=None)
+
+    def _known(self, given: Names, argument: str) -> list[str]:
+        """Names of columns as a list. Raises ConfigError for an unknown one, and for one that occurs twice."""
+        chosen = [str(name) for name in as_list(given)]
+        for name in chosen:
+            self._position(name, argument)
+        if len(set(chosen)) != len(chosen) or not chosen:
+            allowed = f"different ones of {', '.join(self.get_col_names())}"
+            raise ConfigError("not different columns", argument=argument, value=chosen, allowed=allowed)
+        return chosen
+
+    def _position(self, name: str, argument: str) -> int:
+        names = self.get_col_names()
+        if name not in names:
+            raise ConfigError("no such column", argument=argument, value=name, **known_names(name, names))
+        return names.index(name)
+
+    def _all_values(self, name: str) -> np.ndarray:
+        """All rows of a column, for a sampler that needs them."""
+        column = self._columns[self._position(name, "class_column")]
+        return column.fetch(Visits.of(np.arange(len(column.source)), len(column.source)))
+
+    def _batch_map(self, function: Operation, inputs: Names | None, outputs: Names | None) -> BatchMap:
+        _require_callable("per_batch_map", function)
+        names = self._known(self.get_col_names() if inputs is None else inputs, "input_columns")
+        after = names if outputs is None else [str(name) for name in as_list(outputs)]
+        _require_different(replaced(self.get_col_names(), names, after), after)
+        return BatchMap(function, tuple(names), tuple(after))
 
 
 def zip(datasets: Sequence[Dataset]) -> Dataset:
@@ -790,6 +726,34 @@ def zip(datasets: Sequence[Dataset]) -> Dataset:
     samples = Zipped([Items(part._columns, part._order) for part in parts])
     result = parts[0]._of(samples, parts[0]._order)
     return result.observed_as(parts)
+
+
+class Preprocessing(ABC):
+    """How new files become the inputs of a trained network: fitted to the training split, stored as JSON with a run.
+
+    `class_names` are those of the training's target, or None.
+    """
+
+    class_names: tuple[str, ...] | None = None
+
+    @abstractmethod
+    def read(self, paths: Sequence[Path]) -> Dataset:
+        """The input columns of the samples in these files, in their order, unbatched; `row_names` says where each was.
+
+        Raises DataError for a file that is missing, damaged, or without an input.
+        """
+
+    @abstractmethod
+    def as_json(self) -> dict[str, Any]:
+        """Values of plain JSON, from which `stored_preprocessing` creates an equal object."""
+
+
+def _unchanged(array: np.ndarray) -> np.ndarray:
+    return array
+
+
+def _as_tensor(array: np.ndarray) -> Any:
+    return array if array.dtype.kind in "USO" else Tensor(array)
 
 
 def refuse(**arguments: object) -> None:

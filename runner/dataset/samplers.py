@@ -1,20 +1,25 @@
-"""Samplers: which rows of a dataset are used, in which order. Source: `mindspore.dataset` r1.2.
+"""Which rows of a source a dataset has, in which order: samplers, and the arguments that all datasets have.
+
+`RowSelection` checks `num_samples`, `shuffle`, `num_shards`, `sampler` and the number of threads, and makes the order.
+Source: `mindspore.dataset` r1.2.
 
 A sampler determines the rows of a pass from the seed of the pipeline and the number of the pass alone, so a resumed run
 continues with the same rows. A child sampler (`add_child`) selects first: the rows of its parent are positions in its.
 """
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from runner.dataset.order import GOLDEN, LAST_SHIFT, ROUNDS, DerivedOrder, Order, Visits
+from runner.dataset.column import Column, exact_column
+from runner.dataset.order import DerivedOrder, Order, Part, Sharded, Shuffled, SourceOrder
+from runner.dataset.prefetch import worker_count
 from runner.dataset.samples import PassTable
-from runner.errors import ConfigError
+from runner.dataset.visits import Visits
+from runner.errors import ConfigError, known_names
 from runner.host import seed
 from runner.validation.arguments import as_list, finite_number, flag, whole_number
 from runner.validation.keywords import KeywordNames
@@ -256,93 +261,61 @@ class IterableSampler(Sampler):
         return [int(row) for row in self._rows]
 
 
-# The random numbers of one sample: as many as a transform needs, from one key.
-#
-# A key is derived from seed, position, pass and row (`runner/dataset/order.py`), so a sample's numbers depend neither
-# on threads nor on batches, nor on where a run was resumed. They are those of SplitMix64 with the key as its seed.
+class RowSelection:
+    """The checked arguments of a dataset; created before any data is read.
 
-T = TypeVar("T")
-
-MASK = (1 << 64) - 1
-PURPOSE = 0x44524157  # separates the numbers of direct calls from others that are derived from the seed
-_GOLDEN, _LAST_SHIFT = int(GOLDEN), int(LAST_SHIFT)
-_ROUNDS = [(int(shift), int(multiplier)) for shift, multiplier in ROUNDS]
-_thread = threading.local()
-
-
-class Draws:
-    """A sequence of random numbers; not thread-safe, as it belongs to one sample."""
-
-    def __init__(self, key: int) -> None:
-        self._state = key & MASK
-
-    @classmethod
-    def of_samples(cls, visits: Visits, position: int) -> list["Draws"]:
-        """One sequence for each of these visits, for the transform at this position."""
-        return [cls(key) for key in visits.random(position, 1)[0].tolist()]
-
-    def number(self) -> int:
-        """An integer of 64 random bits."""
-        self._state = mixed = (self._state + _GOLDEN) & MASK
-        for shift, multiplier in _ROUNDS:
-            mixed = ((mixed ^ (mixed >> shift)) * multiplier) & MASK
-        return mixed ^ (mixed >> _LAST_SHIFT)
-
-    def uniform(self, low: float = 0.0, high: float = 1.0) -> float:
-        """A float from `low` to `high`, with 53 random bits."""
-        return low + (high - low) * ((self.number() >> 11) * 2.0**-53)
-
-    def integer(self, low: int, high: int) -> int:
-        """An integer from `low` to `high`, both included."""
-        return low + ((self.number() * (high - low + 1)) >> 64)
-
-    def chance(self, probability: float) -> bool:
-        """True with this probability; always for 1, never for 0."""
-        return self.uniform() < probability
-
-    def choice(self, values: Sequence[T]) -> T:
-        """One of the values, each equally likely."""
-        return values[self.integer(0, len(values) - 1)]
-
-    def order(self, values: Sequence[T]) -> list[T]:
-        """The values in a random order, all orders equally likely."""
-        mixed = list(values)
-        for last in range(len(mixed) - 1, 0, -1):
-            other = self.integer(0, last)
-            mixed[last], mixed[other] = mixed[other], mixed[last]
-        return mixed
-
-    def generator(self) -> np.random.Generator:
-        """A generator of numpy, for whole arrays and for other distributions."""
-        return np.random.Generator(np.random.Philox(key=[self.number(), self.number()]))
-
-    def visit(self) -> Visits:
-        """One visit of its own, for transforms of batches."""
-        return Visits(np.array([self.number() >> 1], np.int64), np.zeros(1, np.int64))
-
-
-@contextmanager
-def draws_for_calls(draws: Draws) -> Iterator[None]:
-    """Random transforms that are called directly inside of this context, in this thread, draw from `draws`.
-
-    So a function of the user in a pipeline may call random transforms: their numbers are those of the sample.
+    `num_samples` limits the rows of each shard, and of a sampler; the attribute is the number of rows to read for it.
+    Raises ConfigError for values out of range, and for one of the shard arguments alone.
     """
-    before = getattr(_thread, "draws", None)
-    _thread.draws = draws
-    try:
-        yield
-    finally:
-        _thread.draws = before
+
+    def __init__(
+        self,
+        num_samples: int | None,
+        num_parallel_workers: int | None,
+        shuffle: bool | None,
+        num_shards: int | None,
+        shard_id: int | None,
+        sampler: Any = None,
+    ) -> None:
+        if sampler is not None and (shuffle is not None or num_shards is not None):
+            rows = {"value": type(sampler).__name__, "allowed": "a sampler, or shuffle and num_shards"}
+            raise ConfigError("a sampler determines order and shard itself", argument="sampler", **rows)
+        self.sampler = [sampler] if type(sampler) is int else sampler  # the number of one row
+        if (num_shards is None) != (shard_id is None):
+            rows = {"value": f"num_shards={num_shards}, shard_id={shard_id}", "allowed": "both or none"}
+            raise ConfigError("one of num_shards and shard_id is missing", argument="shard_id", **rows)
+        flag({}, shuffle=shuffle is not None and shuffle)
+        self.shuffle = bool(shuffle)
+        self.num_shards = 1 if num_shards is None else whole_number("num_shards", num_shards, 1)
+        self.limit = None if num_samples is None else whole_number("num_samples", num_samples, 1)
+        self.num_samples = None if self.limit is None or sampler is not None else self.limit * self.num_shards
+        self.workers = worker_count(num_parallel_workers)
+        self.shard_id = 0 if shard_id is None else whole_number("shard_id", shard_id, 0, self.num_shards - 1)
+
+    def apply(self, data: Mapping[str, np.ndarray | Column]) -> tuple[list[Column], Order, int | None]:
+        """The arguments of `Dataset` for these columns. Raises ConfigError when the shard would have no rows."""
+        columns = [self._column(name, values) for name, values in data.items()]
+        order: Order = SourceOrder(rows := len(columns[0].source))
+        if self.sampler is not None:
+            known = dict(zip(data, columns, strict=True))
+            order = Sampled(order, self.sampler, partial(_all_rows, known))
+            return columns, order if self.limit is None else Part(order, 0, self.limit), self.workers
+        return columns, self.shard(Shuffled(order, rows) if self.shuffle else order), self.workers
+
+    def _column(self, name: str, values: np.ndarray | Column) -> Column:
+        return values if isinstance(values, Column) else exact_column(name, values[: self.num_samples])
+
+    def shard(self, order: Order) -> Order:
+        """The shard of an order of rows. Raises ConfigError when it would have no rows."""
+        if self.num_shards > order.count:
+            rows = {"value": self.num_shards, "allowed": f"1 to {order.count}"}
+            raise ConfigError("more shards than rows", argument="num_shards", **rows)
+        return order if self.num_shards == 1 else Sharded(order, self.num_shards, self.shard_id)
 
 
-def draws_of_call() -> Draws:
-    """The numbers for a transform that is called directly, on one sample.
-
-    Those of the sample in a pipeline; elsewhere new ones for each call, which depend on the seed and on the number of
-    such calls since it was set.
-    """
-    draws: Draws | None = getattr(_thread, "draws", None)
-    if draws is not None:
-        return draws
-    words = np.random.SeedSequence([seed.get_data_seed(), PURPOSE, seed.next_call()])
-    return Draws(int(words.generate_state(1, np.uint64)[0]))
+def _all_rows(columns: Mapping[str, Column], name: str) -> np.ndarray:
+    """All rows of a column, for a sampler that needs them. Raises ConfigError for an unknown column."""
+    if name not in columns:
+        raise ConfigError("no such column", argument="class_column", value=name, **known_names(name, list(columns)))
+    source = columns[name].source
+    return columns[name].fetch(Visits.of(np.arange(len(source)), len(source)))

@@ -1,4 +1,9 @@
-"""Samples that are computed one by one: by functions of the user, from several datasets, or in batches of any form."""
+"""`Samples`: rows that are computed one by one when they are used, of any shapes, and the columns made of them.
+
+Like every row of a pipeline, a sample is determined by its visit (`visits.py`) alone. Where the order of samples
+depends on their values, such as after `filter`, it is computed once for each pass, in a `PassTable`. What operations
+compute in this way is in `operations.py`.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -10,15 +15,10 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.dataset.element_types import TEXT, RowSource, as_value, converted, target_type
-from runner.dataset.order import Visits
+from runner.dataset.visits import Visits
 from runner.errors import ConfigError
 from runner.host import seed
 from runner.types import TensorType
-
-# `Samples`: rows that are computed one by one when they are used, of any shapes, and the columns made of them.
-#
-# Like every row of a pipeline, a sample is determined by its visit (`runner/dataset/order.py`) alone. Where the order
-# of samples depends on their values, such as after `filter`, it is computed once for each pass, in a `PassTable`.
 
 T = TypeVar("T")
 Sample = tuple[np.ndarray, ...]  # a value for each column

@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from runner.dataset.order import Batched, DerivedOrder, Order, Part, Repeated, Sharded, Shuffled, VariedBatches, Visits
+from runner.dataset.order import Batched, DerivedOrder, Order, Part, Repeated, Sharded, Shuffled, VariedBatches
 from runner.dataset.pipeline import Dataset
 from runner.dataset.prefetch import AHEAD_PER_WORKER
 from runner.dataset.samplers import Sampled
 from runner.dataset.samples import SampleColumn, Samples
+from runner.dataset.visits import Visits
 
 REPEATS = 5
 

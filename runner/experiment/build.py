@@ -16,10 +16,9 @@ from runner.config.schema import RunConfig
 from runner.core.graph import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
 from runner.core.values import Parameter
 from runner.dataset.batches import facts_of, in_batches, is_batched
-from runner.dataset.catalog import SPLITS
-from runner.dataset.pipeline import Dataset
-from runner.dataset.preprocessing import Preprocessing
-from runner.dataset.readers.image_folder import READERS, stored_preprocessing
+from runner.dataset.pipeline import Dataset, Preprocessing
+from runner.dataset.readers.preprocessing import READERS, stored_preprocessing
+from runner.dataset.readers.split import SPLITS
 from runner.device import Device
 from runner.errors import ConfigError, DataError, DeviceError, collect_errors, known_names, raise_all
 from runner.host import json

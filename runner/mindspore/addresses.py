@@ -38,7 +38,7 @@ _CALLBACKS = "callback", "checkpoint", "loss_monitor", "time_monitor", "lr_sched
 # Path without the package: the modules whose names it has, the first one that has a name first.
 ADDRESSES: dict[str, tuple[str, ...]] = {
     **{f"common.{name}": ("runner", "runner.core.values") for name in ("parameter", "seed", "tensor")},
-    "common.api": ("runner", "runner.core.values", "runner.mindspore.executor"),
+    "common.api": ("runner", "runner.core.values", "runner.mindspore.networks"),
     "common.dtype": ("runner.dtype",),
     **{f"nn.{name}": ("runner.nn",) for name in _NN},
     **{f"ops.{name}": ("runner.ops",) for name in _OPS},
@@ -61,11 +61,11 @@ ADDRESSES: dict[str, tuple[str, ...]] = {
     "dataset.engine.datasets": ("runner.dataset",),
     "dataset.engine.samplers": ("runner.dataset",),
     "dataset.engine.iterators": ("runner.dataset",),
-    "dataset.callback": ("runner.mindspore.dataset_callback",),
-    "dataset.callback.ds_callback": ("runner.mindspore.dataset_callback",),
+    "dataset.callback": ("runner.mindspore.dataset.callback",),
+    "dataset.callback.ds_callback": ("runner.mindspore.dataset.callback",),
     "dataset.core": ("runner.dataset",),
     "dataset.vision.utils": ("runner.dataset.vision",),
-    "mindrecord": ("runner.mindspore.records", "runner.mindspore.records"),
+    "mindrecord": ("runner.mindspore.mindrecord",),
     "_checkparam": ("runner.mindspore.checkparam",),
     **{f"numpy{name}": ("runner.mindspore.numpy",) for name in ("", *_NUMPY)},
 }

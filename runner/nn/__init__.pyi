@@ -9,12 +9,9 @@ from runner.mindspore.nn.dynamic_lr import (
     warmup_lr as warmup_lr,
 )
 from runner.mindspore.nn.embedding import (
-    ClipByNorm as ClipByNorm,
     Embedding as Embedding,
     EmbeddingLookup as EmbeddingLookup,
-    L1Regularizer as L1Regularizer,
     MultiFieldEmbeddingLookup as MultiFieldEmbeddingLookup,
-    Norm as Norm,
 )
 from runner.mindspore.nn.gradient_cells import (
     ForwardValueAndGrad as ForwardValueAndGrad,
@@ -39,7 +36,9 @@ from runner.mindspore.nn.losses import (
     SampledSoftmaxLoss as SampledSoftmaxLoss,
 )
 from runner.mindspore.nn.math import (
+    ClipByNorm as ClipByNorm,
     DiGamma as DiGamma,
+    L1Regularizer as L1Regularizer,
     LBeta as LBeta,
     LGamma as LGamma,
     MatDet as MatDet,
@@ -49,6 +48,7 @@ from runner.mindspore.nn.math import (
     MatrixDiagPart as MatrixDiagPart,
     MatrixSetDiag as MatrixSetDiag,
     Moments as Moments,
+    Norm as Norm,
     Range as Range,
     ReduceLogSumExp as ReduceLogSumExp,
     Tril as Tril,

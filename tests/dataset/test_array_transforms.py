@@ -7,10 +7,10 @@ from tables import table
 
 import runner.dataset as ds
 from runner import dtype as dt, set_seed
-from runner.dataset.order import Visits
 from runner.dataset.transforms import c_transforms as CT, py_transforms as PT
 from runner.dataset.transforms.c_transforms import Relational
 from runner.dataset.vision import c_transforms as CV
+from runner.dataset.visits import Visits
 from runner.errors import ConfigError
 from runner.types import TensorType
 

@@ -8,9 +8,9 @@ from tables import table
 import runner.dataset as ds
 import runner.dataset.vision.c_transforms as CV
 from runner import dtype as dt
-from runner.dataset.order import Visits
 from runner.dataset.transforms import RandomTransform
 from runner.dataset.transforms.c_transforms import TypeCast
+from runner.dataset.visits import Visits
 from runner.errors import ConfigError
 from runner.host import seed
 from runner.types import TensorType

@@ -13,9 +13,9 @@ from tables import table
 
 import runner.dataset as ds
 from runner import dtype as dt, set_seed
-from runner.dataset.order import Visits
 from runner.dataset.transforms.c_transforms import OneHot
 from runner.dataset.vision import Border, ImageBatchFormat, Inter, c_transforms as CV
+from runner.dataset.visits import Visits
 from runner.errors import ConfigError, DataError
 from runner.mindspore.vision import color
 from runner.types import TensorType

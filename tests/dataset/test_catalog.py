@@ -1,5 +1,6 @@
 """From settings to batches, for each dataset a run can name."""
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -205,3 +206,8 @@ def test_the_real_data_is_centred(real_mnist: Path, real_cifar10: Path) -> None:
         image, _ = next(open_dataset(name, data_dir=str(folder), batch_size=2048, train=True).read(0))
         assert abs(float(image.mean())) < 0.1
         assert abs(float(image.std()) - 1) < 0.3
+
+
+@pytest.mark.parametrize("module", catalog.READERS.values())
+def test_the_modules_of_readers_exist(module: str) -> None:
+    assert importlib.util.find_spec(module) is not None

@@ -7,10 +7,10 @@ from hypothesis import given, settings, strategies as st
 from runner import dtype as dt
 from runner.dataset import column
 from runner.dataset.column import Column
-from runner.dataset.order import Visits
 from runner.dataset.transforms import Affine, RandomTransform, Transform
 from runner.dataset.transforms.c_transforms import OneHot, TypeCast
 from runner.dataset.vision.c_transforms import HWC2CHW, Normalize, RandomCrop, RandomHorizontalFlip, Rescale, Resize
+from runner.dataset.visits import Visits
 from runner.errors import ConfigError
 
 SCALINGS = [Rescale(1 / 255, 0.0), Rescale(1 / 0.3081, -0.1307 / 0.3081), Normalize([0.5, 0.4, 0.3], [0.2, 0.2, 0.3])]

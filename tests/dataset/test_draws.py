@@ -5,8 +5,7 @@ import threading
 import numpy as np
 
 from runner import set_seed
-from runner.dataset.order import Visits
-from runner.dataset.samplers import Draws, draws_for_calls, draws_of_call
+from runner.dataset.visits import Draws, Visits, draws_for_calls, draws_of_call
 
 
 def test_the_numbers_are_splitmix64() -> None:

@@ -11,10 +11,10 @@ from tables import table
 
 import runner.dataset as ds
 from runner import dtype as dt, set_seed
-from runner.dataset.order import Visits
 from runner.dataset.transforms import py_transforms as PT
 from runner.dataset.transforms.c_transforms import OneHot
 from runner.dataset.vision import Border, Inter, py_transforms as P
+from runner.dataset.visits import Visits
 from runner.errors import ConfigError, DataError
 from runner.types import TensorType
 

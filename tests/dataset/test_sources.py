@@ -159,3 +159,12 @@ def test_synthetic_shapes(shape: object) -> None:
     with pytest.raises(ConfigError) as caught:
         ds.SyntheticDataset(image_shape=shape)
     assert refused_argument(caught.value)[0] == "image_shape"
+
+
+def test_label_types_of_the_reference(write_mnist, write_cifar) -> None:
+    for data in (ds.MnistDataset(write_mnist(), num_samples=5), ds.Cifar10Dataset(write_cifar(), num_samples=5)):
+        assert data.output_types()[1] == np.uint32
+        labels = [item["label"] for item in data.create_dict_iterator(num_epochs=1, output_numpy=True)]
+        assert labels[3].dtype == np.uint32
+        assert next(data.batch(5).read(0))[1].dtype == np.int32
+        assert data.get_dataset_size() == 5

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from runner.dataset.order import Visits, _mix, bernoulli, bounded
+from runner.dataset.visits import Visits, _mix, bernoulli, bounded
 from runner.host import seed
 
 MASK = 2**64 - 1

@@ -4,7 +4,7 @@ import pytest
 from tables import table
 
 from runner.errors import DataError
-from runner.mindspore.records import csv_records
+from runner.mindspore.mindrecord import csv_records
 
 
 def test_a_column_has_the_narrowest_type_of_all_its_values(tmp_path):

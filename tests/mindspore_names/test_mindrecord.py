@@ -27,7 +27,7 @@ from tables import table
 import runner.dataset as ds
 import runner.dataset.vision.c_transforms as vision
 from runner.errors import ConfigError, DataError, StorageError
-from runner.mindspore.records import csv_records
+from runner.mindspore.mindrecord import csv_records
 
 needs_library = pytest.mark.skipif(find_spec("mindspore") is None, reason="the extra mindrecord is not installed")
 ROWS = [{"label": k, "name": f"n{k}", "x": np.arange(3, dtype=np.float32) + k} for k in range(6)]

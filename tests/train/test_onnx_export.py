@@ -14,7 +14,6 @@ from runner.core.values import Parameter, Tensor
 from runner.dataset import NumpySlicesDataset
 from runner.dataset.batches import open_dataset
 from runner.dataset.column import Column
-from runner.dataset.order import Visits
 from runner.dataset.transforms import Affine, Transform
 from runner.dataset.transforms.c_transforms import OneHot, TypeCast
 from runner.dataset.vision import Inter
@@ -30,6 +29,7 @@ from runner.dataset.vision.c_transforms import (
     Resize,
 )
 from runner.dataset.vision.resize import resize
+from runner.dataset.visits import Visits
 from runner.device import Device
 from runner.errors import ConfigError
 from runner.train import onnx_export

@@ -1,7 +1,8 @@
-"""The 1,797 handwritten digits of 8x8 pixels that are distributed with runner: real data without a download.
+"""Images that need no files: handwritten digits that are distributed with runner, and random images of classes.
 
-Source: E. Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits", UCI repository, CC BY 4.0; the note on
-the licence is `digits.LICENSE.md`. `digits.bin.gz` has one byte for each number, in rows of 64 pixels and a label.
+`read_digits` has 1,797 digits of 8x8 pixels. Source: E. Alpaydin, C. Kaynak, "Optical Recognition of Handwritten
+Digits", UCI repository, CC BY 4.0; the note on the licence is `digits.LICENSE.md`. `digits.bin.gz` has one byte for
+each number, in rows of 64 pixels and a label. `make_images` draws the images of `SyntheticDataset`.
 """
 
 import hashlib
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from runner.dataset.formats.mnist_cifar import Content
+from runner.dataset.formats.content import Content
 from runner.errors import ConfigError
 
 FILE = Path(__file__).with_name("digits.bin.gz")
@@ -51,7 +52,7 @@ def split_rows(split: str) -> np.ndarray:
 # Random images of learnable classes: one template per class, with noise.
 
 NOISE = 32.0  # standard deviation, in grey levels
-DARKEST, SYNTHETIC_BRIGHTEST = 64, 192  # of a template: noise is seldom clipped
+DARKEST, LIGHTEST = 64, 192  # of a template: noise is seldom clipped
 CHUNK_VALUES = 1 << 22  # drawn at a time
 SPLITS = {"train": 0, "test": 1}
 
@@ -65,9 +66,7 @@ def make_images(
     """
     if split not in SPLITS:
         raise ConfigError("unknown split of synthetic images", argument="usage", value=split, allowed="train, test")
-    templates = (
-        np.random.default_rng([seed]).uniform(DARKEST, SYNTHETIC_BRIGHTEST, (classes, *shape)).astype(np.float32)
-    )
+    templates = np.random.default_rng([seed]).uniform(DARKEST, LIGHTEST, (classes, *shape)).astype(np.float32)
     generator = np.random.default_rng([seed, 1 + SPLITS[split]])
     labels = generator.permutation(np.arange(count) % classes).astype(np.int32)
     images = np.empty((count, *shape), np.uint8)

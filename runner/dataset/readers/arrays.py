@@ -1,4 +1,8 @@
-"""Arrays of numpy as a dataset: a `.npz`, or a folder of `.npy` that stay on the disk."""
+"""Arrays of numpy as a dataset, `dataset=npz`: a `.npz`, or a folder of `.npy` that stay on the disk.
+
+`NpzFile` and `NpyFolder` read the files, `SelectedRows` are those of a split; `npz_arrays` opens the dataset, and
+`ArrayPreprocessing` reads new files in the same way.
+"""
 
 import math
 import os
@@ -13,7 +17,12 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from runner import dtype as dt, register
-from runner.dataset.catalog import (
+from runner.dataset.column import CACHED_BYTES, Column
+from runner.dataset.element_types import RowSource, source_type
+from runner.dataset.formats.content import missing
+from runner.dataset.order import SourceOrder
+from runner.dataset.pipeline import Dataset, Preprocessing
+from runner.dataset.readers.split import (
     MAX_SEED,
     Fraction,
     Seed,
@@ -22,34 +31,25 @@ from runner.dataset.catalog import (
     checked_split,
     data_path,
     fraction,
+    in_test_split,
     one_way_to_split,
     require_files,
 )
-from runner.dataset.column import CACHED_BYTES, Column
-from runner.dataset.element_types import RowSource, source_type
-from runner.dataset.formats.mnist_cifar import missing
-from runner.dataset.order import SourceOrder
-from runner.dataset.pipeline import Dataset
-from runner.dataset.preprocessing import Preprocessing
-from runner.dataset.readers.csv import in_test_split
-from runner.dataset.readers.image_file import SelectedRows, value_range
-from runner.dataset.transforms.labels import TypeCast
-from runner.dataset.transforms.transform import Transform
+from runner.dataset.transforms.transform import Transform, TypeCast
 from runner.dataset.vision.array_transforms import Rescale
 from runner.errors import ConfigError, DataError, RunnerError, known_names
 from runner.host import files
 from runner.host.json import StoredValues
 from runner.host.machine import require_memory
+from runner.types import TensorType
 from runner.validation.arguments import finite_number, one_of, whole_number
 from runner.validation.rules import LARGEST_FLOAT32, Rule
 
-# Arrays in numpy's own files: a `.npz`, or a folder of `.npy` that are memory-mapped.
-#
-# Files are untrusted: nothing is unpickled, and element type, shape and size are checked by the header before memory is
-# taken.
+# The files. They are untrusted: nothing is unpickled, and element type, shape and size are checked by the header before
+# memory is taken.
 
 MAX_FILE_BYTES = 1 << 42  # memory-mapped files may be larger than the memory
-PIECE_BYTES = 1 << 24  # read at a time from a compressed array
+PIECE_BYTES = 1 << 24  # read at a time
 MAX_ARRAYS = 1000
 MAX_AXES = 8
 KINDS = "biuf"
@@ -199,6 +199,40 @@ def _reason(reason: Exception) -> str:
     return text[0][:200] if text else type(reason).__name__
 
 
+# Some rows of an array that may be larger than the memory (`numpy.memmap`).
+
+
+class SelectedRows(RowSource):
+    """The rows with these numbers, read when they are used."""
+
+    def __init__(self, values: np.ndarray, rows: np.ndarray) -> None:
+        super().__init__(TensorType(dt.of(values.dtype), (len(rows), *values.shape[1:])))
+        self.values, self.rows = values, rows
+
+    def take(self, rows: np.ndarray, axis: int = 0) -> np.ndarray:
+        taken: np.ndarray = self.values.take(self.rows[rows], axis=0)
+        return taken
+
+    def contents(self) -> Iterator[bytes]:
+        return (piece.tobytes() for piece in pieces(self))
+
+
+def pieces(values: np.ndarray | RowSource) -> Iterator[np.ndarray]:
+    """All rows in order, in pieces of about PIECE_BYTES."""
+    step = max(1, PIECE_BYTES * len(values) // max(1, values.nbytes))
+    for start in range(0, len(values), step):
+        if isinstance(values, RowSource):
+            yield values.take(np.arange(start, min(start + step, len(values))))
+        else:
+            yield values[start : start + step]
+
+
+def value_range(values: np.ndarray | RowSource) -> tuple[int, int]:
+    """The least and the greatest of integers."""
+    ranges = [(int(piece.min()), int(piece.max())) for piece in pieces(values)]
+    return min(least for least, _ in ranges), max(most for _, most in ranges)
+
+
 # The inputs of a network from arrays of numpy, and from new files with such arrays.
 
 INT32 = np.iinfo(np.int32)
@@ -308,7 +342,7 @@ def _require_int32(name: str, values: Source) -> None:
         raise DataError("integers are outside of 32 bits", array=name, **rows, repair="save other numbers, or floats")
 
 
-# Arrays of numpy as a dataset: a `.npz`, or a folder of `.npy` that stay on the disk.
+# The dataset.
 
 MAX_CLASSES = 1_000_000
 

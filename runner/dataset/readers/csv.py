@@ -1,4 +1,8 @@
-"""A table in CSV as a dataset: one column is the target, the others are encoded as numbers."""
+"""A table in CSV as a dataset, `dataset=csv`: one column is the target, the others are encoded as numbers.
+
+`read_table` reads the columns of a file; `Encoder`s, fitted to the training rows, make numbers of them; `csv_table`
+opens the dataset, and `TablePreprocessing` reads new files in the same way. What is a number: `csv_types.py`.
+"""
 
 import csv
 import math
@@ -12,7 +16,11 @@ from typing import IO, Any, NamedTuple, Self, get_args
 import numpy as np
 
 from runner import register
-from runner.dataset.catalog import (
+from runner.dataset.column import Column
+from runner.dataset.order import SourceOrder
+from runner.dataset.pipeline import Dataset, Preprocessing
+from runner.dataset.readers.csv_types import MISSING_TEXTS, as_number, most_are_numbers
+from runner.dataset.readers.split import (
     MAX_SEED,
     Fraction,
     Seed,
@@ -21,13 +29,10 @@ from runner.dataset.catalog import (
     checked_split,
     data_path,
     fraction,
+    in_test_split,
     one_way_to_split,
     require_files,
 )
-from runner.dataset.column import Column
-from runner.dataset.order import SourceOrder
-from runner.dataset.pipeline import Dataset
-from runner.dataset.preprocessing import Preprocessing
 from runner.errors import ConfigError, DataError, known_names
 from runner.host import files
 from runner.host.json import StoredValues
@@ -45,7 +50,6 @@ MAX_COLUMNS = 10_000
 MAX_CATEGORIES = 1000  # of one column
 MAX_NAME = 1000  # characters
 LISTED = 20  # names of columns in an error
-MISSING_TEXTS = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})  # in any case
 NO_TEXT = -1  # the code of a missing value
 REPAIR = "correct the file"
 BYTES_PER_FIELD = 12  # a float64 and a code
@@ -83,7 +87,7 @@ class TableColumn:
     @property
     def is_numeric(self) -> bool:
         """Whether most of the fields are numbers."""
-        return self.words * 2 < self.present
+        return most_are_numbers(self.present, self.words)
 
     def values(self) -> np.ndarray:
         """The numbers, float64 [N]."""
@@ -133,19 +137,6 @@ class CsvTable:
         if column.texts is None:
             rows = {"column": column.name, "allowed": f"at most {MAX_CATEGORIES}", "repair": repair}
             raise DataError("a column has too many different texts", file=self.path, **rows)
-
-
-def as_number(text: str) -> float:
-    """The finite number in a text, or NaN.
-
-    >>> as_number(" -1.5e3"), as_number("1_000"), as_number("inf")
-    (-1500.0, nan, nan)
-    """
-    try:
-        number = float(text)
-    except ValueError:
-        return math.nan
-    return number if math.isfinite(number) and "_" not in text else math.nan
 
 
 def read_header(path: Path, delimiter: str) -> list[str]:
@@ -408,44 +399,6 @@ def finite(values: np.ndarray, table: CsvTable, column: TableColumn) -> np.ndarr
         found = f"{column.numbers[row]:g}"
         raise table.error("a number is too large", row, column, found=found, repair="correct the field")
     return values.astype(np.float32)
-
-
-# Which rows of undivided data are in the test split, and which of them are used.
-#
-# Both depend on the rows' number, on the classes and on a seed of their own, not on the seed of the run: all runs on
-# some data have the same test split. `RandomState` is used because its stream never changes.
-
-
-def in_test_split(classes: np.ndarray, fraction: float, seed: int) -> np.ndarray:
-    """True for the rows of the test split, [N]: `fraction` of the rows of each class, rounded so that the sum is right.
-
-    `classes` has the class of each row; equal numbers for data without classes. A class has rows in both splits, one
-    of a single row only in the training split.
-    """
-    is_test = np.zeros(len(classes), np.bool_)
-    numbers, sizes = np.unique(classes, return_counts=True)
-    by_class = np.split(np.argsort(classes, kind="stable"), np.cumsum(sizes)[:-1])
-    for number, rows, count in zip(numbers, by_class, _test_counts(sizes, fraction), strict=True):
-        drawn = np.random.RandomState([seed, int(number)]).permutation(len(rows))[:count]
-        is_test[rows[drawn]] = True
-    return is_test
-
-
-def _test_counts(sizes: np.ndarray, fraction: float) -> np.ndarray:
-    """How many rows of each class are in the test split: the largest remainders are rounded up."""
-    exact = sizes * fraction
-    counts = np.floor(exact).astype(np.int64)
-    left = int(exact.sum() + 0.5) - int(counts.sum())
-    counts[np.argsort(counts - exact, kind="stable")[:left]] += 1
-    limited: np.ndarray = np.minimum(np.maximum(counts, 1), sizes - 1)
-    return limited
-
-
-def used_rows(rows: np.ndarray, num_samples: int | None, seed: int) -> np.ndarray:
-    """At most `num_samples` of the rows, drawn at random, in their order; None: all. Raises ConfigError below 1."""
-    if num_samples is None or whole_number("num_samples", num_samples, 1) >= len(rows):
-        return rows
-    return np.sort(np.random.RandomState([seed, len(rows)]).permutation(rows)[:num_samples])
 
 
 # A table in CSV as a dataset: one column is the target, the others are encoded as numbers.

@@ -1,4 +1,4 @@
-"""Image files as arrays, by Pillow (the extra `images`).
+"""Image files as arrays, by Pillow (the extra `images`), and as the source of a column (`ImageFiles`).
 
 Files are untrusted: only the formats below are decoded, whatever a file's name says (Pillow starts other programs for
 some others), and the number of pixels is checked before memory is taken for them.
@@ -15,7 +15,7 @@ import numpy as np
 from runner import dtype as dt
 from runner.dataset.column import CACHED_BYTES
 from runner.dataset.element_types import RowSource
-from runner.dataset.vision.image import FORMATS, MAX_PIXELS, PillowImage, pillow
+from runner.dataset.vision.image import FORMATS, MAX_PIXELS, PillowImage, in_bytes, pillow
 from runner.errors import DataError, RunnerError
 from runner.host import files
 from runner.host.machine import available_bytes
@@ -53,16 +53,14 @@ def decode(path: Path, side: int | None, channels: int) -> np.ndarray:
     """
     with _opened(path) as image:
         upright = pillow().ImageOps.exif_transpose(image)
-        converted = _in_bytes(upright).convert("L" if channels == 1 else "RGB")
+        converted = _without_palette(in_bytes(upright)).convert("L" if channels == 1 else "RGB")
         if side is not None and converted.size != (side, side):
             converted = converted.resize((side, side), pillow().Image.Resampling.BILINEAR)
         return np.array(converted, np.uint8).reshape(converted.height, converted.width, channels)
 
 
-def _in_bytes(image: PillowImage) -> PillowImage:
-    """The image with 8 bits per value, and its palette's transparency as a channel."""
-    if image.mode.startswith("I"):  # 16 bits, which Pillow would clip to 255
-        return pillow().Image.fromarray((np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8))  # type: ignore[no-any-return]
+def _without_palette(image: PillowImage) -> PillowImage:
+    """The image with its palette's transparency as a channel. Raises ValueError for values that are no integers."""
     if image.mode == "F":
         raise ValueError("its values are no integers")
     return image.convert("RGBA") if image.mode == "P" and "transparency" in image.info else image
@@ -167,39 +165,3 @@ def _sums(identity: tuple[tuple[Path, int, int, int], ...], side: int, channels:
         total += values.sum(axis=0)
         squares += (values * values).sum(axis=0)
     return total.tolist(), squares.tolist()
-
-
-# Some rows of an array that may be larger than the memory (`numpy.memmap`).
-
-PIECE_BYTES = 1 << 24  # read at a time
-
-
-class SelectedRows(RowSource):
-    """The rows with these numbers, read when they are used."""
-
-    def __init__(self, values: np.ndarray, rows: np.ndarray) -> None:
-        super().__init__(TensorType(dt.of(values.dtype), (len(rows), *values.shape[1:])))
-        self.values, self.rows = values, rows
-
-    def take(self, rows: np.ndarray, axis: int = 0) -> np.ndarray:
-        taken: np.ndarray = self.values.take(self.rows[rows], axis=0)
-        return taken
-
-    def contents(self) -> Iterator[bytes]:
-        return (piece.tobytes() for piece in pieces(self))
-
-
-def pieces(values: np.ndarray | RowSource) -> Iterator[np.ndarray]:
-    """All rows in order, in pieces of about PIECE_BYTES."""
-    step = max(1, PIECE_BYTES * len(values) // max(1, values.nbytes))
-    for start in range(0, len(values), step):
-        if isinstance(values, RowSource):
-            yield values.take(np.arange(start, min(start + step, len(values))))
-        else:
-            yield values[start : start + step]
-
-
-def value_range(values: np.ndarray | RowSource) -> tuple[int, int]:
-    """The least and the greatest of integers."""
-    ranges = [(int(piece.min()), int(piece.max())) for piece in pieces(values)]
-    return min(least for least, _ in ranges), max(most for _, most in ranges)

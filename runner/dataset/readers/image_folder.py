@@ -1,34 +1,36 @@
-"""Images in folders of classes, and single image files for a trained network."""
+"""Images in folders of classes, `dataset=image_folder`, and single image files for a trained network.
+
+`read_classes` finds the files, in an order that does not depend on the disk; `image_folder` opens the dataset, and
+`ImagePreprocessing` decodes (`image_file.py`) and scales the images, also those of new files.
+"""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 
 from runner import register
-from runner.dataset.catalog import (
+from runner.dataset.column import Column
+from runner.dataset.formats.content import missing
+from runner.dataset.order import SourceOrder
+from runner.dataset.pipeline import Dataset, Preprocessing
+from runner.dataset.readers.image_file import SUFFIXES, ImageFiles, mean_and_deviation, read_header
+from runner.dataset.readers.split import (
     MAX_SEED,
     SPLITS,
-    CatalogImages,
     Fraction,
     Seed,
     Split,
     checked_split,
     data_path,
     fraction,
+    in_test_split,
     one_way_to_split,
     require_files,
+    used_rows,
 )
-from runner.dataset.column import Column
-from runner.dataset.formats.mnist_cifar import missing
-from runner.dataset.order import SourceOrder
-from runner.dataset.pipeline import Dataset
-from runner.dataset.preprocessing import Preprocessing
-from runner.dataset.readers.arrays import ArrayPreprocessing
-from runner.dataset.readers.csv import TablePreprocessing, in_test_split, used_rows
-from runner.dataset.readers.image_file import SUFFIXES, ImageFiles, mean_and_deviation, read_header
 from runner.dataset.transforms.transform import Transform
 from runner.dataset.vision.array_transforms import HWC2CHW, Normalize, Rescale
 from runner.dataset.vision.augment import crop_and_flip
@@ -39,7 +41,7 @@ from runner.host.json import StoredValues
 from runner.validation.arguments import flag, whole_number
 from runner.validation.rules import MAX_COUNT, Rule
 
-# Folders of classes: the image files in them, in an order that does not depend on the disk.
+# Folders of classes, and the image files in them.
 
 EXPECTED = f"CLASS/NAME, with {', '.join(SUFFIXES)}"
 MISSING = "set data_dir to a folder with one folder for each class, or with train/ and test/ that have them"
@@ -144,7 +146,7 @@ def _unknown_class(folder: Path, names: tuple[str, ...]) -> DataError:
     return DataError("the test split has a class that the training split lacks", folder=folder, **rows, repair=repair)
 
 
-# Images in folders of classes, and single image files for a trained network.
+# The dataset, and its preprocessing.
 
 
 @register.dataset("image_folder")
@@ -280,23 +282,3 @@ def _train_and_own(
         raise ConfigError("there are too few images for a test split", **rows)
     train, test = (everything.rows(np.flatnonzero(is_test == chosen)) for chosen in (False, True))
     return train, train if split == "train" else test
-
-
-# The preprocessing that a run has stored.
-
-READERS: dict[str, Callable[[Mapping[str, Any]], Preprocessing]] = {
-    "catalog": CatalogImages.from_json,
-    "image_folder": ImagePreprocessing.from_json,
-    "npz": ArrayPreprocessing.from_json,
-    "csv": TablePreprocessing.from_json,
-}
-
-
-def stored_preprocessing(values: Mapping[str, Any]) -> Preprocessing:
-    """The preprocessing with these values of JSON, from `Preprocessing.as_json`.
-
-    Raises DataError for values of another form: the file may be damaged.
-    """
-    reader = values.get("reader")
-    StoredValues(values).require(isinstance(reader, str) and reader in READERS, "reader", ", ".join(READERS))
-    return READERS[str(reader)](values)

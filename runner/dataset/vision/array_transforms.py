@@ -1,4 +1,7 @@
-"""Sizes and layouts of images, deterministic: resizing, cropping, padding, channels first."""
+"""Image transforms without random numbers, of whole batches: sizes, layouts, and values as Float32.
+
+Those that have operators run inside of graphs too. The random ones are in `augment.py`.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,18 +10,19 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.dataset.transforms.transform import Affine, Transform
-from runner.dataset.vision.geometry import Border, Inter
 from runner.dataset.vision.image import (
+    Border,
+    Inter,
     StackTransform,
     border_of,
     borders_of,
     fill_of,
     height_and_width,
     inter_of,
+    padded,
     require_image,
     size_of,
 )
-from runner.dataset.vision.padding import padded
 from runner.dataset.vision.resize import resize, resize_operators
 from runner.errors import ConfigError
 from runner.types import TensorType

@@ -1,4 +1,4 @@
-"""Random image transforms of whole batches, with random numbers per sample (`runner/dataset/order.py`).
+"""Random image transforms of whole batches, with random numbers per sample (`runner/dataset/visits.py`).
 
 Source: `mindspore.dataset.vision.c_transforms` r1.2; `c_transforms` exports them. The reference draws from one
 generator per worker, so its images depend on the number of workers; these do not.
@@ -11,19 +11,19 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from runner.dataset.order import Visits, bernoulli, bounded
 from runner.dataset.transforms.transform import RandomTransform, Transform
-from runner.dataset.vision.geometry import Border
 from runner.dataset.vision.image import (
+    Border,
     StackTransform,
     border_of,
     borders_of,
     fill_of,
     height_and_width,
+    padded,
     probability_of,
     require_image,
 )
-from runner.dataset.vision.padding import padded
+from runner.dataset.visits import Visits, bernoulli, bounded
 from runner.errors import ConfigError
 from runner.types import TensorType
 from runner.validation.arguments import flag

@@ -1,23 +1,57 @@
-"""What image transforms share: checks of arguments and samples, and the ways to call them."""
+"""What image transforms share: enumerations, the ways to call them, checks of arguments and samples, and borders.
+
+At the end is Pillow (the extra `images`), loaded when it is needed: its modules, and images from the bytes of a file.
+"""
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from enum import IntEnum, StrEnum
 from io import BytesIO
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from runner.dataset.samplers import Draws, draws_of_call
 from runner.dataset.transforms.transform import RandomSampleTransform, RandomTransform, SampleTransform, Transform
-from runner.dataset.vision.geometry import Border, Inter
+from runner.dataset.visits import Draws, draws_of_call
 from runner.errors import ConfigError, DataError, RunnerError, known_names
 from runner.types import TensorType
 from runner.validation.arguments import as_list, finite_number, whole_number
 
 if TYPE_CHECKING:
     from PIL import Image
+
 MAX_SIDE = 1 << 14
+
+
+class Border(StrEnum):
+    """Values of padding: a constant, the edge, or the image mirrored without or with its edge.
+
+    Source: `mindspore.dataset.vision.Border` r1.2.
+    """
+
+    CONSTANT = "constant"
+    EDGE = "edge"
+    REFLECT = "reflect"
+    SYMMETRIC = "symmetric"
+
+
+class ImageBatchFormat(IntEnum):
+    """The order of axes of a batch of images. Source: `mindspore.dataset.vision.utils.ImageBatchFormat` r1.2."""
+
+    NHWC = 0
+    NCHW = 1
+
+
+class Inter(IntEnum):
+    """Interpolation, with the reference's names and numbers. Source: `mindspore.dataset.vision.Inter` r1.2."""
+
+    NEAREST = 0
+    ANTIALIAS = 1
+    LINEAR = 2
+    BILINEAR = 2
+    CUBIC = 3
+    BICUBIC = 3
 
 
 class StackTransform(Transform):
@@ -173,10 +207,55 @@ def require_image(transform: Transform, sample: TensorType) -> None:
         raise ConfigError(f"{transform!r} takes images [height, width, channels]", sample=sample)
 
 
-# Pillow (the extra `images`), loaded when it is needed: its modules, and images from the bytes of a file.
-#
-# Files are untrusted: only the formats below are decoded, whatever a file's name says (Pillow starts other programs for
-# some others), and the number of pixels is checked before memory is taken for them.
+# Borders around a stack of images.
+
+Borders = tuple[int, int]
+KINDS: dict[Border, Literal["edge", "reflect", "symmetric"]] = {
+    Border.EDGE: "edge",
+    Border.REFLECT: "reflect",
+    Border.SYMMETRIC: "symmetric",
+}
+
+
+def padded(
+    batch: np.ndarray, rows: Borders, columns: Borders, row_axis: int, mode: Border, fill: Sequence[int]
+) -> np.ndarray:
+    """The stack with (before, after) more rows and columns; the batch itself when there are none.
+
+    Rows are axis `row_axis`, columns the next one; the channels are the last axis, or the one before the rows. Raises
+    ConfigError when a mirror image would be larger than the image.
+    """
+    if not any((*rows, *columns)):
+        return batch
+    widths = [(0, 0)] * batch.ndim
+    widths[row_axis : row_axis + 2] = [rows, columns]
+    if mode is Border.CONSTANT:
+        return _constant(batch, widths, row_axis, tuple(fill))
+    if mode is Border.REFLECT or mode is Border.SYMMETRIC:
+        most = min(batch.shape[row_axis : row_axis + 2]) - (mode is Border.REFLECT)
+        if max(*rows, *columns) > most:
+            described = {"argument": "padding", "value": max(*rows, *columns), "allowed": f"0 to {most} for this image"}
+            raise ConfigError(f"a border of Border.{mode.name} is larger than the image", **described)
+    result: np.ndarray = np.pad(batch, widths, KINDS[mode])
+    return result
+
+
+def _constant(batch: np.ndarray, widths: list[Borders], row_axis: int, fill: tuple[int, ...]) -> np.ndarray:
+    sides = [before + length + after for length, (before, after) in zip(batch.shape, widths, strict=True)]
+    inside = tuple(slice(before, before + length) for length, (before, _) in zip(batch.shape, widths, strict=True))
+    if not any(fill):
+        result = np.zeros(sides, batch.dtype)
+    else:
+        channels_last = row_axis == 1
+        colour = np.array(filled(fill, batch.shape[-1 if channels_last else 1]), batch.dtype)
+        result = np.empty(sides, batch.dtype)
+        result[...] = colour if channels_last else colour[:, np.newaxis, np.newaxis]
+    result[inside] = batch
+    return result
+
+
+# Pillow. Files are untrusted: only the formats below are decoded, whatever a file's name says (Pillow starts other
+# programs for some others), and the number of pixels is checked before memory is taken for them.
 
 PillowImage: TypeAlias = "Image.Image"
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP")
@@ -215,7 +294,7 @@ def decode_bytes(content: np.ndarray) -> PillowImage:
             if not 0 < image.width * image.height <= MAX_PIXELS:
                 found = f"{image.width} x {image.height} pixels"
                 raise DataError("an image is too large", expected=f"at most {MAX_PIXELS} pixels", found=found)
-            return _in_colour(image)
+            return in_bytes(image).convert("RGB")
     except (RunnerError, MemoryError):
         raise
     except images.UnidentifiedImageError:
@@ -233,8 +312,9 @@ def jpeg(image: np.ndarray) -> bytes:
     return stream.getvalue()
 
 
-def _in_colour(image: PillowImage) -> PillowImage:
-    if image.mode.startswith("I"):  # 16 bits, which Pillow would clip to 255
-        levels = (np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)
-        image = pillow().Image.fromarray(levels)
-    return image.convert("RGB")
+def in_bytes(image: PillowImage) -> PillowImage:
+    """The image itself, or one of 16 bits, which Pillow would clip to 255, with 8 bits per value."""
+    if not image.mode.startswith("I"):
+        return image
+    levels = (np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)
+    return pillow().Image.fromarray(levels)  # type: ignore[no-any-return]

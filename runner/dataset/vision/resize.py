@@ -1,7 +1,8 @@
 """Resampling of a stack of images, bit-exact on every machine.
 
 With pixel centres at halves, pixel i of the result is at `((2i + 1) * old - new) / (2 * new)` of the old axis, a
-fraction. So bytes are interpolated in integers and rounded once, halves up; no tie depends on float rounding.
+fraction. So bytes are interpolated in integers and rounded once, halves up; no tie depends on float rounding. CUBIC has
+the kernel and the fixed-point weights of OpenCV; `resize_operators` gives the numbers of `resize` in a graph.
 """
 
 import math
@@ -10,43 +11,8 @@ from typing import Any
 import numpy as np
 
 from runner import dtype as dt
-from runner.dataset.vision.geometry import Inter, cubic_weights
+from runner.dataset.vision.image import Inter
 from runner.validation.rules import Frozen
-
-# Bicubic resampling of a stack of images, with the kernel and the fixed-point weights of OpenCV's `INTER_CUBIC`.
-
-BYTE_BITS = 11  # of the weights of bytes along each axis
-
-
-def resize_cubic(images: np.ndarray, height: int, width: int) -> np.ndarray:
-    """[B, H, W, C] to [B, height, width, C] in the same element type, uint8 or float32; edge pixels are repeated."""
-    is_bytes = images.dtype == np.uint8
-    total: np.ndarray = images.astype(np.int64) if is_bytes else images
-    for axis, new in ((2, width), (1, height)):
-        low, weights = _axis(images.shape[axis], new, is_bytes)
-        summed = np.zeros((), total.dtype)
-        for k in range(4):
-            places = np.clip(low + k - 1, 0, images.shape[axis] - 1)
-            shape = [-1] + [1] * (images.ndim - 1 - axis)
-            summed = summed + total.take(places, axis) * weights[:, k].reshape(shape)
-        total = summed
-    if not is_bytes:
-        return total
-    result: np.ndarray = np.clip((total + (1 << (2 * BYTE_BITS - 1))) >> (2 * BYTE_BITS), 0, 255).astype(np.uint8)
-    return result
-
-
-def _axis(old: int, new: int, is_bytes: bool) -> tuple[np.ndarray, np.ndarray]:
-    """For each new position, the old one before it, and the weights of its four neighbours, [new, 4]."""
-    positions = ((np.arange(new) + 0.5) * (old / new) - 0.5).astype(np.float32)
-    low = np.floor(positions)
-    weights = cubic_weights(positions - low)
-    if is_bytes:
-        weights = np.rint(weights * np.float32(1 << BYTE_BITS)).astype(np.int64)
-    return low.astype(np.int64), weights
-
-
-# Resampling of a stack of images, bit-exact on every machine.
 
 CHUNK_PIXELS = 1 << 18  # of a result at a time: the temporaries fit into the L2 cache
 
@@ -121,6 +87,49 @@ def _linear_bytes(images: np.ndarray, height: int, width: int) -> np.ndarray:
     return total
 
 
+# Bicubic resampling of a stack of images, with the kernel and the fixed-point weights of OpenCV's `INTER_CUBIC`.
+
+CUBIC = -0.75  # the slope of the cubic kernel
+BYTE_BITS = 11  # of the weights of bytes along each axis
+
+
+def resize_cubic(images: np.ndarray, height: int, width: int) -> np.ndarray:
+    """[B, H, W, C] to [B, height, width, C] in the same element type, uint8 or float32; edge pixels are repeated."""
+    is_bytes = images.dtype == np.uint8
+    total: np.ndarray = images.astype(np.int64) if is_bytes else images
+    for axis, new in ((2, width), (1, height)):
+        low, weights = _axis(images.shape[axis], new, is_bytes)
+        summed = np.zeros((), total.dtype)
+        for k in range(4):
+            places = np.clip(low + k - 1, 0, images.shape[axis] - 1)
+            shape = [-1] + [1] * (images.ndim - 1 - axis)
+            summed = summed + total.take(places, axis) * weights[:, k].reshape(shape)
+        total = summed
+    if not is_bytes:
+        return total
+    result: np.ndarray = np.clip((total + (1 << (2 * BYTE_BITS - 1))) >> (2 * BYTE_BITS), 0, 255).astype(np.uint8)
+    return result
+
+
+def _axis(old: int, new: int, is_bytes: bool) -> tuple[np.ndarray, np.ndarray]:
+    """For each new position, the old one before it, and the weights of its four neighbours, [new, 4]."""
+    positions = ((np.arange(new) + 0.5) * (old / new) - 0.5).astype(np.float32)
+    low = np.floor(positions)
+    weights = cubic_weights(positions - low)
+    if is_bytes:
+        weights = np.rint(weights * np.float32(1 << BYTE_BITS)).astype(np.int64)
+    return low.astype(np.int64), weights
+
+
+def cubic_weights(part: np.ndarray) -> np.ndarray:
+    """Weights of the four neighbours of positions at these fractions, [..., 4]."""
+    a = part.dtype.type(CUBIC)
+    first = ((a * (part + 1) - 5 * a) * (part + 1) + 8 * a) * (part + 1) - 4 * a
+    second = ((a + 2) * part - (a + 3)) * part * part + 1
+    third = ((a + 2) * (1 - part) - (a + 3)) * (1 - part) * (1 - part) + 1
+    return np.stack([first, second, third, 1 - first - second - third], -1)
+
+
 # `resize` in operators: the same numbers for images of any size.
 #
 # Bytes are interpolated in Float64, in whole numbers below 2**53. The quotient of two such numbers is rounded to an
@@ -137,12 +146,11 @@ def resize_operators(images: Any, height: int, width: int, interpolation: Inter,
             rows = ops.Floor()(_length(images, axis, ops) * np.arange(new, dtype=np.float64) / np.float64(new))
             images = ops.Gather(axis)(images, ops.Cast(dt.int64)(rows))
         return images
-    return (_resize_operators_linear_bytes if images.dtype is dt.uint8 else _resize_operators_linear)(
-        images, height, width, ops
-    )
+    lowered = _lowered_bytes if images.dtype is dt.uint8 else _lowered
+    return lowered(images, height, width, ops)
 
 
-def _resize_operators_linear(images: Any, height: int, width: int, ops: Any) -> Any:
+def _lowered(images: Any, height: int, width: int, ops: Any) -> Any:
     if images.shape[1:3] == (height, width):
         return images
     unit = 1
@@ -158,7 +166,7 @@ def _resize_operators_linear(images: Any, height: int, width: int, ops: Any) -> 
     return images / np.float32(unit)
 
 
-def _resize_operators_linear_bytes(images: Any, height: int, width: int, ops: Any) -> Any:
+def _lowered_bytes(images: Any, height: int, width: int, ops: Any) -> Any:
     total = ops.Cast(dt.float64)(images)
     for axis, new in ((1, height), (2, width)):
         old, unit = _length(images, axis, ops), np.float64(2 * new)

@@ -10,8 +10,8 @@ import numpy as np
 from runner import __version__, rundir
 from runner.dataset.batches import facts_of
 from runner.dataset.column import Column, sample_type
-from runner.dataset.order import Visits
 from runner.dataset.pipeline import Dataset
+from runner.dataset.visits import Visits
 from runner.errors import ConfigError
 from runner.experiment.build import Experiment
 from runner.host import png

@@ -1,4 +1,7 @@
-"""Datasets of the reference that read image files: CIFAR-100 and folders of classes. Source: r1.2."""
+"""Datasets of the reference that read image files. Source: r1.2.
+
+CIFAR-100; folders of classes; and files that list images with their annotations, Manifest and CelebA.
+"""
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
@@ -7,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from runner.dataset.column import Column
-from runner.dataset.formats import mnist_cifar
-from runner.dataset.formats.mnist_cifar import missing, stored_as
+from runner.dataset.column import Column, labels_column, listed_column
+from runner.dataset.formats import cifar
+from runner.dataset.formats.content import missing, stored_as
 from runner.dataset.pipeline import Dataset, refuse
 from runner.dataset.readers.image_file import MAX_FILE_BYTES as image_file_MAX_FILE_BYTES, decode
+from runner.dataset.samplers import RowSelection
 from runner.dataset.samples import Sample, SampleColumn, Samples
-from runner.dataset.selection import RowSelection, labels_column, listed_column
 from runner.errors import ConfigError, DataError
 from runner.host import files, json
 from runner.validation.arguments import flag, one_of, whole_number
@@ -45,15 +48,15 @@ class Cifar100Dataset(Dataset):
         selection = RowSelection(num_samples, num_parallel_workers, shuffle, num_shards, shard_id, sampler)
         one_of({}, ("train", "test", "all"), usage="all" if usage is None else usage)
         folder = Path(dataset_dir).expanduser()
-        splits = [usage] if usage in mnist_cifar.FILES_100 else list(mnist_cifar.FILES_100)
-        found = {split: stored_as(folder, mnist_cifar.FILES_100[split]) for split in splits}
+        splits = [usage] if usage in cifar.FILES_100 else list(cifar.FILES_100)
+        found = {split: stored_as(folder, cifar.FILES_100[split]) for split in splits}
         paths = [path for path in found.values() if path is not None]
         if not paths or (usage is not None and len(paths) < len(splits)):
             repair = "unpack cifar-100-binary.tar.gz and name its folder"
-            raise missing(folder, " and ".join(mnist_cifar.FILES_100[split] for split in splits), repair)
-        records = np.concatenate([mnist_cifar.read_records_100(path) for path in paths])[: selection.num_samples]
-        images = records[:, 2:].reshape(-1, 3, mnist_cifar.SIDE, mnist_cifar.SIDE).transpose(0, 2, 3, 1)
-        labels = {name: labels_column(name, records[:, place]) for place, name in enumerate(mnist_cifar.CLASSES_100)}
+            raise missing(folder, " and ".join(cifar.FILES_100[split] for split in splits), repair)
+        records = np.concatenate([cifar.read_records_100(path) for path in paths])[: selection.num_samples]
+        images = records[:, 2:].reshape(-1, 3, cifar.SIDE, cifar.SIDE).transpose(0, 2, 3, 1)
+        labels = {name: labels_column(name, records[:, place]) for place, name in enumerate(cifar.CLASSES_100)}
         super().__init__(*selection.apply({"image": images, **labels}))
 
 
@@ -141,7 +144,7 @@ def _entries(folder: Path) -> list[Path]:
         raise DataError("cannot read a data folder", folder=folder, found=reason.strerror) from reason
 
 
-# Datasets whose image files are listed in a file with their annotations: Manifest and CelebA. Source: r1.2.
+# Image files that are listed in a file with their annotations.
 
 MAX_FILE_BYTES = 1 << 30
 PARTITIONS = {"train": 0, "valid": 1, "test": 2}

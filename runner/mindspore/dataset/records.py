@@ -1,6 +1,7 @@
 """Datasets of the reference that read files of records: MindRecord and TFRecord. Source: r1.2.
 
-The package `mindspore` reads them (`runner/mindspore/dataset/records.py`).
+`Schema` describes the columns of TFRecord files. The package `mindspore` (the extra `mindrecord`) reads both kinds;
+it is imported when a file is read or written (`library`), and never by a run that uses neither: that takes seconds.
 """
 
 import json
@@ -18,15 +19,13 @@ import numpy as np
 from runner import dtype as dt
 from runner.dataset.operations import columns_of
 from runner.dataset.pipeline import Dataset, refuse
+from runner.dataset.samplers import RowSelection
 from runner.dataset.samples import ListedSamples
-from runner.dataset.selection import RowSelection
 from runner.errors import ConfigError, DataError, RunnerError, known_names
 from runner.host.json import config_bytes, decoded, parse_config
 from runner.host.machine import require_memory
 from runner.mindspore.dataset.text import Shuffle, matching_files, shuffles
 from runner.validation.arguments import as_list, flag, whole_number
-
-# `Schema`: names, element types and shapes of the columns of TFRecord files. Source: `mindspore.dataset` r1.2.
 
 TYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -114,9 +113,7 @@ def _column(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": name, "rank": len(shape), "shape": shape, "type": text}
 
 
-# The package `mindspore` (the extra `mindrecord`), which reads and writes MindRecord and reads TFRecord files.
-#
-# It is imported when a file is read or written, and never by a run that uses neither: that takes seconds.
+# The package `mindspore`.
 
 INSTALL = 'pip install "runner-ml[mindrecord]"'
 _QUIET = {"GLOG_v": "4"}  # no lines of its own: what fails raises, and its warnings are about its own speed
@@ -228,7 +225,7 @@ def _require_files(paths: Sequence[Path], expected: str, *suffixes: str) -> None
     require_memory(total, files=len(paths), repair="num_shards with fewer files for each process")
 
 
-# Datasets of the reference that read files of records: MindRecord and TFRecord. Source: r1.2.
+# The datasets.
 
 
 class MindDataset(Dataset):

@@ -1,4 +1,4 @@
-"""Datasets of the reference that read lines of text files. Source: r1.2."""
+"""Datasets of the reference that read text files, line by line: text and CSV. Source: r1.2."""
 
 import csv
 import glob
@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from runner.dataset.column import Column
+from runner.dataset.column import Column, listed_column
 from runner.dataset.pipeline import Dataset, refuse
-from runner.dataset.selection import RowSelection, listed_column
+from runner.dataset.readers.csv_types import by_default
+from runner.dataset.samplers import RowSelection
 from runner.errors import ConfigError, DataError
 from runner.host import files
 from runner.validation.arguments import as_list
@@ -112,18 +113,16 @@ def _read_rows(
 
 
 def _field(name: str, place: int, default: int | float | str, rows: Sequence[tuple[Path, int, list[str]]]) -> Column:
-    kinds = {int: np.int32, float: np.float32}
-    if type(default) not in (int, float, str):
-        raise ConfigError("not a default", argument="column_defaults", value=default, allowed="an int, float or str")
-    if isinstance(default, str):
-        return listed_column(name, [np.array((fields[place] or default).encode()) for _, _, fields in rows])
+    as_default = by_default(default)
     values = []
     for path, line, fields in rows:
         try:
-            values.append(kinds[type(default)](fields[place] or default))  # type: ignore[arg-type]
+            values.append(as_default(fields[place]))
         except (ValueError, OverflowError):
             about = {"column": name, "found": f"{fields[place]!r} in line {line}"}
             raise DataError("not a number", file=path, **about, expected=type(default).__name__) from None
+    if isinstance(default, str):
+        return listed_column(name, [np.array(value) for value in values])
     return Column(name, np.array(values))
 
 

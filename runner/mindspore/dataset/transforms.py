@@ -1,4 +1,4 @@
-"""Transforms of the values of one sample, of any shape."""
+"""Transforms of the values of one sample, of any shape, and transforms of transforms: chains and random choices."""
 
 from collections.abc import Callable, Sequence
 from enum import IntEnum
@@ -8,13 +8,13 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.dataset.element_types import TEXT, as_value
-from runner.dataset.samplers import Draws, draws_of_call
 from runner.dataset.transforms.transform import (
     RandomSampleTransform,
     SampleTransform,
     require_transforms,
     transform_one,
 )
+from runner.dataset.visits import Draws, draws_of_call
 from runner.errors import ConfigError, known_names
 from runner.types import TensorType
 from runner.validation.arguments import finite_number, whole_number
@@ -280,7 +280,7 @@ class OneHotOp(SampleTransform):
         return (1 - self.smoothing_rate) * ones + self.smoothing_rate / self.num_classes
 
 
-# Transforms of transforms, of one sample: chains and random choices. Members may be any callables.
+# Transforms of transforms. Members may be any callables.
 #
 # All random numbers of a sample come from its own sequence, in the order of the calls.
 

@@ -1,4 +1,4 @@
-"""Layers that cut, pad and resize images."""
+"""Layers that cut, pad and resize images, and measures of how similar two batches of images are."""
 
 import math
 from collections.abc import Sequence
@@ -145,7 +145,7 @@ class ImageGradients(Cell):
         return ops.Pad(tuple((0, int(k == axis)) for k in range(4)))(steps)
 
 
-# Measures of how similar two batches of images are: PSNR, SSIM and MS-SSIM.
+# Measures of similarity: PSNR, SSIM and MS-SSIM.
 
 
 class _Comparison(Cell):

@@ -1,4 +1,4 @@
-"""Softmax cross-entropy over a few classes that are drawn, where there are too many for all of them."""
+"""Losses of r1.2 that no key names: sampled softmax, Dice and focal loss, and the loss of the angle between outputs."""
 
 from collections.abc import Sequence
 
@@ -11,6 +11,8 @@ from runner.nn.basic import get_activation
 from runner.nn.cell import Cell
 from runner.nn.loss.losses import LossBase, Reduction, constant_weights
 from runner.validation.arguments import above, at_least, finite_number, flag, one_of, whole
+
+# Softmax cross-entropy over a few classes that are drawn, where there are too many for all of them.
 
 SMALLEST = 1e-20  # is added to probabilities before their logarithm, as in the reference
 

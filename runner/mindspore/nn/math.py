@@ -1,4 +1,4 @@
-"""Mathematical functions as layers: moments, sums of exponentials, ranges, and the family of the gamma function."""
+"""Mathematical functions as layers: sums of exponentials, moments, gamma functions, norms, and matrices."""
 
 import math
 
@@ -9,7 +9,7 @@ from runner.core.values import Tensor, Value
 from runner.errors import ConfigError
 from runner.nn.cell import Cell
 from runner.ops.array import require
-from runner.validation.arguments import flag, whole
+from runner.validation.arguments import above, flag, whole
 
 Axis = int | tuple[int, ...] | list[int]
 
@@ -197,20 +197,21 @@ class Tril(Cell):
     """x with zeros above diagonal `k` of its last two axes."""
 
     def construct(self, x: Value, k: int = 0) -> Value:
-        return where(self._kept(x, k), x)
-
-    def _kept(self, x: Value, k: int) -> np.ndarray:
-        require(x.ndim >= 2, f"{type(self).__name__} needs at least two axes", x=x.type)
-        whole({"layer": type(self).__name__}, -(2**31), k=k)
-        kept: np.ndarray = np.tri(x.shape[-2], x.shape[-1], k, dtype=bool)
-        return kept
+        return where(_up_to_diagonal(self, x, k), x)
 
 
-class Triu(Tril):
+class Triu(Cell):
     """x with zeros below diagonal `k` of its last two axes."""
 
     def construct(self, x: Value, k: int = 0) -> Value:
-        return where(~self._kept(x, k - 1), x)
+        return where(~_up_to_diagonal(self, x, k - 1), x)
+
+
+def _up_to_diagonal(layer: Cell, x: Value, k: int) -> np.ndarray:
+    require(x.ndim >= 2, f"{type(layer).__name__} needs at least two axes", x=x.type)
+    whole({"layer": type(layer).__name__}, -(2**31), k=k)
+    lower: np.ndarray = np.tri(x.shape[-2], x.shape[-1], k, dtype=bool)
+    return lower
 
 
 class MatrixDiag(Cell):
@@ -299,3 +300,53 @@ class MatDet(Cell):
 def _require_square(x: Value) -> None:
     square = x.ndim >= 2 and x.shape[-1] == x.shape[-2] and x.dtype.is_float
     require(square, "needs square matrices of floats", x=x.type)
+
+
+class Norm(Cell):
+    """Euclidean norm over `axis`, by default all axes; `keep_dims` keeps them with length 1."""
+
+    def __init__(self, axis: int | tuple[int, ...] = (), keep_dims: bool = False) -> None:
+        super().__init__()
+        flag({"layer": type(self).__name__}, keep_dims=keep_dims)
+        self.axis, self.keep_dims = axis, keep_dims
+        self.reduce_sum, self.sqrt, self.square = ops.ReduceSum(keep_dims, axis), ops.Sqrt(), ops.Square()
+
+    def construct(self, x: Value) -> Value:
+        return self.sqrt(self.reduce_sum(self.square(x)))
+
+    def extend_repr(self) -> str:
+        return f"axis={self.axis}, keep_dims={self.keep_dims}"
+
+
+class ClipByNorm(Cell):
+    """x scaled so that its Euclidean norm over `axis`, by default all axes, is at most `clip_norm`; in Float32.
+
+    `clip_norm` is a tensor of one element, or one that broadcasts to x.
+    """
+
+    def __init__(self, axis: int | tuple[int, ...] | None = None) -> None:
+        super().__init__()
+        self.axis = () if axis is None else axis
+        self.reduce_sum, self.sqrt, self.square = ops.ReduceSum(True, self.axis), ops.Sqrt(), ops.Square()
+        self.select, self.maximum = ops.Select(), ops.Maximum()
+
+    def construct(self, x: Value, clip_norm: Value) -> Value:
+        wide, limit = x.astype(dt.float32), clip_norm.astype(dt.float32)
+        total = self.reduce_sum(self.square(wide))
+        is_positive = total > 0.0  # the root has no slope at 0
+        one, zero = Tensor(1.0, dt.float32), Tensor(0.0, dt.float32)
+        norm = self.select(is_positive, self.sqrt(self.select(is_positive, total, one)), zero)
+        return wide * limit / self.maximum(norm, limit)
+
+
+class L1Regularizer(Cell):
+    """`scale` times the sum of the absolute values of the weights."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        above({"layer": type(self).__name__}, 0.0, scale=scale)
+        self.scale = Tensor(float(scale), dt.float32)
+        self.abs, self.reduce_sum = ops.Abs(), ops.ReduceSum()
+
+    def construct(self, weights: Value) -> Value:
+        return self.scale * self.reduce_sum(self.abs(weights))

@@ -1,4 +1,4 @@
-"""Normalisation of each sample by itself: over groups of channels, and over single channels."""
+"""Normalisation of each sample by itself, and convolution or Dense layers combined with batch normalisation."""
 
 from runner import ops
 from runner.common.initializer import Initial, initializer
@@ -13,6 +13,8 @@ from runner.ops.array import require
 from runner.ops.convolution.windows import Pair, Quad
 from runner.types import Shape
 from runner.validation.arguments import above, at_least, at_most, flag, whole
+
+# Each sample by itself: over groups of channels, and over single channels.
 
 
 class _PerSample(Cell):
@@ -113,7 +115,7 @@ class InstanceNorm2d(_PerSample):
         return ", ".join(f"{name}={getattr(self, name)}" for name in names)
 
 
-# A convolution or Dense layer with batch normalisation and an activation, as the reference combines them.
+# A layer with batch normalisation and an activation, as the reference combines them.
 
 
 class _Combined(Cell):

@@ -1,8 +1,8 @@
-"""LSTM layers (Hochreiter and Schmidhuber, 1997), unrolled over the steps of the sequence.
+"""Layers of sequences: LSTM (Hochreiter and Schmidhuber, 1997), unrolled over the steps, and any layer at every step.
 
-All weights are one parameter, as on GPUs in the reference: for each layer and direction the matrices of the input
-(4 H, I) and of the state (4 H, H), then for each of them again both biases (4 H). The gates are in the order input,
-forget, candidate, output.
+All weights of an LSTM are one parameter, as on GPUs in the reference: for each layer and direction the matrices of the
+input (4 H, I) and of the state (4 H, H), then for each of them again both biases (4 H). The gates are in the order
+input, forget, candidate, output.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Operands of `mindspore.numpy`: what becomes a tensor, common element types, positions of elements."""
+"""What all functions of `mindspore.numpy` share: element types and constants, and how operands become tensors."""
 
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -15,7 +15,7 @@ from runner.ops.elementwise.compare import Select
 from runner.ops.indexing.gather import Gather
 from runner.types import resolve_axes
 
-# Element types and constants of `mindspore.numpy`; `int_` and `float_` have 32 bits there.
+# Element types and constants; `int_` and `float_` have 32 bits here.
 
 int_, uint, float_ = int32, uint32, float32
 inf = PINF = float("inf")
@@ -53,7 +53,7 @@ def promote_types(type1: Any, type2: Any) -> dt.DType:
     return dt.of(np.promote_types(first.numpy, second.numpy))
 
 
-# Operands of `mindspore.numpy`: what becomes a tensor, common element types, positions of elements.
+# Operands: what becomes a tensor, common element types, positions of elements.
 
 Axis = int | Sequence[int] | None
 

@@ -1,6 +1,6 @@
 """The reference's `ops.functional`: operators as functions. Scripts import them as `F`.
 
-Those of Python values are in `python_functions.py`; `assign`, `depend`, `partial` and `stop_gradient` are with their
+Those of Python values are in `python_values.py`; `assign`, `depend`, `partial` and `stop_gradient` are with their
 operators.
 """
 

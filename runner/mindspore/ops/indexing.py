@@ -1,4 +1,4 @@
-"""Operators that change rows or elements of a parameter, or of a tensor, at positions that are operands."""
+"""Operators that change rows of a parameter or tensor at positions, reduce rows by segments, and look rows up."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

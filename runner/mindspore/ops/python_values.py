@@ -1,6 +1,7 @@
-"""The part of the reference's `ops.functional` that is about Python values: numbers, tuples, dictionaries, types.
+"""What is known while a network is traced: operators and functions of Python values, shapes and types.
 
-Networks compute with them while they are traced, so they leave no operators in graphs.
+Networks compute with these values while they are traced, so they leave no operators in graphs. Source: the part of the
+reference's `ops.operations` and `ops.functional` that is about numbers, tuples, dictionaries and types.
 """
 
 import math
@@ -17,11 +18,9 @@ from runner.core.values import Symbol, Tensor, Value
 from runner.errors import ConfigError, ShapeError
 from runner.ops.array import Cast, require
 from runner.ops.composition import as_value
-from runner.types import Shape as types_Shape, resolve_axes
+from runner.types import resolve_axes
 
-# Operators whose result is known while a network is traced: shapes, types, and Python values.
-#
-# They leave no node in the graph. Shapes are static, so what they return are Python values, as in the reference.
+# Operators with such results, of shapes and types. Shapes are static, so what they return are Python values.
 
 PYTHON = {"b": bool, "i": int, "u": int, "f": float}  # by kind of element type
 
@@ -140,7 +139,7 @@ class InvertPermutation:
         return tuple(given.index(number) for number in range(len(given)))
 
 
-# The part of the reference's `ops.functional` that is about Python values: numbers, tuples, dictionaries, types.
+# The functions of `ops.functional`: of numbers, tuples, dictionaries, types.
 
 bool_eq = operator.eq
 bool_not = operator.not_
@@ -200,7 +199,7 @@ def mixed_precision_cast(dst_type: dt.DType, x: Any) -> Any:
     return Cast(dst_type)(x) if isinstance(x, Value) and x.dtype.is_float else x
 
 
-def reduced_shape(x_shape: types_Shape, axis: Any) -> types_Shape:
+def reduced_shape(x_shape: tuple[int, ...], axis: Any) -> tuple[int, ...]:
     """The shape of a reduction that keeps its axes with length 1."""
     axes = resolve_axes(axis, len(x_shape))
     return tuple(1 if k in axes else n for k, n in enumerate(x_shape))

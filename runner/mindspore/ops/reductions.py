@@ -1,4 +1,4 @@
-"""Sums of several tensors, extrema with their positions, and counts, composed of other operators."""
+"""Sums of several tensors, extrema with their positions, counts, and whether all or any elements hold."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -20,9 +20,8 @@ from runner.ops.reduce import Argmax, Argmin, ReduceSum, Reduction
 from runner.types import TensorType
 
 
-@dataclass(frozen=True)
-class AddN(ComposedOperator):
-    """The sum of tensors of one type, given as a tuple or list."""
+class SumOfTensors(ComposedOperator):
+    """Base: the sum of tensors of one type, given as a tuple or list."""
 
     def compose(self, *inputs: Any) -> Value:
         xs = as_tensors(inputs)
@@ -35,21 +34,23 @@ class AddN(ComposedOperator):
 
 
 @dataclass(frozen=True)
-class AccumulateNV2(AddN):
+class AddN(SumOfTensors):
+    """The sum of tensors of one type, given as a tuple or list."""
+
+
+@dataclass(frozen=True)
+class AccumulateNV2(SumOfTensors):
     """As AddN."""
 
 
 @dataclass(frozen=True)
-class ArgMaxWithValue(ComposedOperator):
-    """Positions (Int32) of the first maxima along `axis`, and the maxima."""
+class ExtremumWithValue(ComposedOperator):
+    """Base: positions along an axis, and the values there."""
 
     axis: int = 0
     keep_dims: bool = False
 
-    def compose(self, input_x: Value) -> tuple[Value, Value]:
-        return self._chosen(input_x, Argmax(self.axis)(input_x))
-
-    def _chosen(self, x: Value, positions: Value) -> tuple[Value, Value]:
+    def chosen(self, x: Value, positions: Value) -> tuple[Value, Value]:
         axis = self.axis % x.ndim
         index = ExpandDims(axis)(positions)
         values = GatherD(axis)(x, index)
@@ -57,11 +58,19 @@ class ArgMaxWithValue(ComposedOperator):
 
 
 @dataclass(frozen=True)
-class ArgMinWithValue(ArgMaxWithValue):
+class ArgMaxWithValue(ExtremumWithValue):
+    """Positions (Int32) of the first maxima along `axis`, and the maxima."""
+
+    def compose(self, input_x: Value) -> tuple[Value, Value]:
+        return self.chosen(input_x, Argmax(self.axis)(input_x))
+
+
+@dataclass(frozen=True)
+class ArgMinWithValue(ExtremumWithValue):
     """Positions (Int32) of the first minima along `axis`, and the minima."""
 
     def compose(self, input_x: Value) -> tuple[Value, Value]:
-        return self._chosen(input_x, Argmin(self.axis)(input_x))
+        return self.chosen(input_x, Argmin(self.axis)(input_x))
 
 
 @dataclass(frozen=True)
@@ -117,7 +126,7 @@ class ConfusionMatrix(ComposedOperator):
         return Cast(dt.of(self.dtype))(MatMul(True, False)(rows, hot(predictions)))
 
 
-# Reductions of Bool tensors: whether all, or any, of their elements hold.
+# Reductions of Bool tensors.
 
 
 class BoolReduction(Reduction):

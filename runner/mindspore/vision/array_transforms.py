@@ -1,4 +1,8 @@
-"""Colours of UInt8 images, [H, W, C] or [H, W]: fixed and random changes."""
+"""Transforms of one image as an array, [H, W, C] or [H, W], that only scripts of r1.2 use: `c_transforms` exports them.
+
+Colours (by `color.py`), mixtures of a batch with its labels, random parts, decoding, affine images (by `warp.py`), and
+choices among transforms. Sizes, layouts and the usual augmentation are in `runner/dataset/vision/`.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -6,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from runner.dataset.samplers import Draws, draws_of_call
 from runner.dataset.transforms.transform import (
     RandomSampleTransform,
     SampleTransform,
@@ -14,9 +17,10 @@ from runner.dataset.transforms.transform import (
     transform_one,
 )
 from runner.dataset.vision.array_transforms import INTERPOLATIONS, Resize
-from runner.dataset.vision.geometry import ImageBatchFormat, Inter, affine, rotation, warp
 from runner.dataset.vision.image import (
+    ImageBatchFormat,
     ImageTransform,
+    Inter,
     RandomImageSample,
     decode_bytes,
     fill_of,
@@ -27,11 +31,15 @@ from runner.dataset.vision.image import (
     range_of,
     symmetric_range,
 )
+from runner.dataset.visits import Draws, draws_of_call
 from runner.errors import ConfigError
 from runner.mindspore.vision import color
+from runner.mindspore.vision.warp import affine, rotation, warp
 from runner.validation.arguments import above, as_list, finite_number, flag, whole_number
 
 LARGEST_FACTOR = float(1 << 24)
+
+# Colours of UInt8 images: fixed and random changes.
 
 
 class AutoContrast(ImageTransform):
@@ -157,7 +165,7 @@ def factors(argument: str, value: object) -> tuple[float, ...]:
 # Mixtures of the images of a batch with their labels, and parts of images that are cut out.
 #
 # `CutMixBatch` and `MixUpBatch` take two columns after `batch`: images and one-hot labels. They draw from the numbers
-# of the call (`runner/dataset/samplers.py`).
+# of the call (`runner/dataset/visits.py`).
 
 
 class CutOut(RandomImageSample):
@@ -325,14 +333,12 @@ class Decode(SampleTransform):
         return np.array(decode_bytes(value), np.uint8)
 
 
-class RandomResizedCrop(RandomImageSample):
-    """A random part of each image, in one size (height and width, or one number for both).
+class ResizedPart(RandomImageSample):
+    """Base: a random part of each image, in one size (height and width, or one number for both).
 
     The part has a share of the area from `scale` and an aspect ratio from `ratio`; after `max_attempts` that
-    do not fit, it is the middle of the image. UInt8 or Float32.
+    do not fit, it is the middle of the image.
     """
-
-    bytes_only = False
 
     def __init__(
         self,
@@ -355,7 +361,17 @@ class RandomResizedCrop(RandomImageSample):
         return Resize(self.size, self.interpolation)(np.ascontiguousarray(part))
 
 
-class RandomCropDecodeResize(RandomResizedCrop):
+class RandomResizedCrop(ResizedPart):
+    """A random part of each image, in one size (height and width, or one number for both).
+
+    The part has a share of the area from `scale` and an aspect ratio from `ratio`; after `max_attempts` that
+    do not fit, it is the middle of the image. UInt8 or Float32.
+    """
+
+    bytes_only = False
+
+
+class RandomCropDecodeResize(ResizedPart):
     """`Decode`, then `RandomResizedCrop`: bytes of files, uint8 [length], as RGB uint8 [height, width, 3]."""
 
     def one(self, value: Any, draws: Draws) -> np.ndarray:
@@ -363,7 +379,7 @@ class RandomCropDecodeResize(RandomResizedCrop):
         return self.image(np.array(decode_bytes(value), np.uint8), draws)
 
 
-class SoftDvppDecodeRandomCropResizeJpeg(RandomCropDecodeResize):
+class SoftDvppDecodeRandomCropResizeJpeg(ResizedPart):
     """`RandomCropDecodeResize` with linear interpolation."""
 
     def __init__(
@@ -374,6 +390,10 @@ class SoftDvppDecodeRandomCropResizeJpeg(RandomCropDecodeResize):
         max_attempts: int = ATTEMPTS,
     ) -> None:
         super().__init__(size, scale, ratio, Inter.LINEAR, max_attempts)
+
+    def one(self, value: Any, draws: Draws) -> np.ndarray:
+        """[height, width, 3] for the bytes of one file."""
+        return self.image(np.array(decode_bytes(value), np.uint8), draws)
 
 
 class SoftDvppDecodeResizeJpeg(SampleTransform):

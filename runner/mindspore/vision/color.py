@@ -168,7 +168,7 @@ def _even(counts: np.ndarray) -> np.ndarray:
     return as_bytes(below * (np.float32(255) / np.float32(rest)))
 
 
-# Hue, saturation and value of colours in Float64, as Python's `colorsys` computes them; channels are axis 0.
+# Hue, saturation and value in Float64, as Python's `colorsys` computes them; channels are axis 0.
 
 
 def from_rgb(colours: np.ndarray) -> np.ndarray:

@@ -1,4 +1,8 @@
-"""What the transforms of Pillow's images share."""
+"""Transforms of images of Pillow, and of arrays [C, H, W] after `ToTensor`: `py_transforms` exports them.
+
+First what they share; then sizes and parts, transforms of arrays, rotations and other affine images, colours, parts
+that are erased, and the ways between bytes, images and arrays. Constructors take the arguments of `c_transforms`.
+"""
 
 import math
 from abc import abstractmethod
@@ -8,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from runner import dtype as dt
-from runner.dataset.samplers import Draws, draws_of_call
 from runner.dataset.transforms.transform import (
     RandomSampleTransform,
     SampleTransform,
     require_transforms,
     transform_one,
 )
-from runner.dataset.vision.geometry import Border, Inter
 from runner.dataset.vision.image import (
+    Border,
+    Inter,
     PillowImage,
     border_of,
     borders_of,
@@ -26,13 +30,14 @@ from runner.dataset.vision.image import (
     image_of,
     inter_of,
     is_pillow_image,
+    padded,
     pillow,
     probability_of,
     range_of,
     size_of,
     symmetric_range,
 )
-from runner.dataset.vision.padding import padded
+from runner.dataset.visits import Draws, draws_of_call
 from runner.errors import ConfigError
 from runner.mindspore.vision import color
 from runner.mindspore.vision.array_transforms import (
@@ -179,28 +184,34 @@ class FiveCrop(PictureTransform):
 
     def picture(self, image: PillowImage, draws: Draws) -> Any:
         """Five images. Raises ConfigError for an image that is smaller."""
-        height, width = self.size
-        down, across = image.height - height, image.width - width
-        if down < 0 or across < 0:
-            allowed = f"up to {(image.height, image.width)}"
-            raise ConfigError("the crop is larger than the image", argument="size", value=self.size, allowed=allowed)
-        corners = [(top, left) for top in (0, down) for left in (0, across)]
-        parts = [cropped(image, Box(top, left, height, width)) for top, left in corners]
-        return (*parts, cropped(image, center_box(image, self.size)))
+        return five_parts(image, self.size)
 
 
-class TenCrop(FiveCrop):
+class TenCrop(PictureTransform):
     """The five parts of `FiveCrop`, and those of the mirror image (with `use_vertical_flip`, upside down)."""
 
     def __init__(self, size: int | Sequence[int], use_vertical_flip: bool = False) -> None:
         flag({}, use_vertical_flip=use_vertical_flip)
-        super().__init__(size)
+        self.size = height_and_width(size)
         self.use_vertical_flip = use_vertical_flip
 
     def picture(self, image: PillowImage, draws: Draws) -> Any:
+        """Ten images. Raises ConfigError for an image that is smaller."""
         operations = pillow().ImageOps
         mirrored = operations.flip(image) if self.use_vertical_flip else operations.mirror(image)
-        return (*super().picture(image, draws), *super().picture(mirrored, draws))
+        return (*five_parts(image, self.size), *five_parts(mirrored, self.size))
+
+
+def five_parts(image: PillowImage, size: tuple[int, int]) -> tuple[PillowImage, ...]:
+    """The parts at the corners and in the middle. Raises ConfigError for an image that is smaller."""
+    height, width = size
+    down, across = image.height - height, image.width - width
+    if down < 0 or across < 0:
+        allowed = f"up to {(image.height, image.width)}"
+        raise ConfigError("the crop is larger than the image", argument="size", value=size, allowed=allowed)
+    corners = [(top, left) for top in (0, down) for left in (0, across)]
+    parts = [cropped(image, Box(top, left, height, width)) for top, left in corners]
+    return (*parts, cropped(image, center_box(image, size)))
 
 
 class Pad(PictureTransform):
@@ -288,11 +299,8 @@ class HWC2CHW(SampleTransform):
         return np.ascontiguousarray(image.transpose(2, 0, 1))
 
 
-class Normalize(SampleTransform):
-    """`(x - mean) / std` of [C, H, W], with one mean and one deviation for each channel, or one of each for all.
-
-    The values are usually those of `ToTensor`, 0..1. The result is Float32, or Float64 for Float64.
-    """
+class Normalization(SampleTransform):
+    """Base: one mean and one standard deviation for each channel of [C, H, W], or one of each for all."""
 
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
         self.mean = [finite_number("mean", value) for value in as_list(mean)]
@@ -301,8 +309,8 @@ class Normalize(SampleTransform):
             rows = {"argument": "std", "value": std, "allowed": "as many numbers as mean has, each greater than 0"}
             raise ConfigError("Normalize needs one mean and one standard deviation per channel", **rows)
 
-    def one(self, value: Any, draws: Draws) -> np.ndarray:
-        """The same shape. Raises ConfigError for another number of channels."""
+    def normalized(self, value: Any) -> np.ndarray:
+        """`(x - mean) / std`, in Float32, or in Float64 for Float64. Raises ConfigError for other channels."""
         image = image_of(self, value)
         if image.ndim != 3 or len(self.mean) not in (1, len(image)):
             allowed = "one number, or one per channel of [channels, height, width]"
@@ -314,7 +322,18 @@ class Normalize(SampleTransform):
         return result
 
 
-class NormalizePad(Normalize):
+class Normalize(Normalization):
+    """`(x - mean) / std` of [C, H, W], with one mean and one deviation for each channel, or one of each for all.
+
+    The values are usually those of `ToTensor`, 0..1. The result is Float32, or Float64 for Float64.
+    """
+
+    def one(self, value: Any, draws: Draws) -> np.ndarray:
+        """The same shape. Raises ConfigError for another number of channels."""
+        return self.normalized(value)
+
+
+class NormalizePad(Normalization):
     """`Normalize`, and a further channel of zeros; `dtype` is "float32" or "float16"."""
 
     def __init__(self, mean: Sequence[float], std: Sequence[float], dtype: str = "float32") -> None:
@@ -324,7 +343,7 @@ class NormalizePad(Normalize):
 
     def one(self, value: Any, draws: Draws) -> np.ndarray:
         """[C + 1, H, W]."""
-        values = super().one(value, draws)
+        values = self.normalized(value)
         zeros = np.zeros((1, *values.shape[1:]), values.dtype)
         return np.concatenate([values, zeros]).astype(self.dtype.numpy)
 

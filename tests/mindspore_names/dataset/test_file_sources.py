@@ -85,14 +85,6 @@ def test_cifar_100(tmp_path):
         ds.Cifar100Dataset(tmp_path, "test")
 
 
-def test_label_types_of_the_reference(write_mnist, write_cifar):
-    for data in (ds.MnistDataset(write_mnist(), num_samples=5), ds.Cifar10Dataset(write_cifar(), num_samples=5)):
-        assert data.output_types()[1] == np.uint32
-        assert values(data, "label")[3].dtype == np.uint32
-        assert next(data.batch(5).read(0))[1].dtype == np.int32
-        assert data.get_dataset_size() == 5
-
-
 @table(
     ("content", "arguments", "expected"),
     [

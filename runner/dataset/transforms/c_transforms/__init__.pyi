@@ -1,4 +1,4 @@
-from runner.dataset.transforms.labels import OneHot as OneHot, TypeCast as TypeCast
+from runner.dataset.transforms.transform import OneHot as OneHot, TypeCast as TypeCast
 from runner.mindspore.dataset.transforms import (
     Compose as Compose,
     Concatenate as Concatenate,

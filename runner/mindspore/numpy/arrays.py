@@ -1,4 +1,4 @@
-"""`mindspore.numpy`: functions that arrange elements."""
+"""`mindspore.numpy`: functions that arrange the elements of tensors, make tensors, and join them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -252,7 +252,7 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Value:
     return result
 
 
-# `mindspore.numpy`: functions that make tensors.
+# Functions that make tensors.
 
 
 def array(obj: Any, dtype: Any = None, copy: bool = True, ndmin: int = 0) -> Value:
@@ -480,7 +480,7 @@ def indices(dimensions: Any, dtype: Any = dt.int32, sparse: bool = False) -> lis
     return meshgrid(*(arange(length, dtype=dtype) for length in dimensions), sparse=sparse, indexing="ij")
 
 
-# `mindspore.numpy`: functions that join tensors.
+# Functions that join tensors.
 
 
 def _tensors(given: Any) -> Sequence[Value]:

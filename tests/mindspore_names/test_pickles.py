@@ -12,7 +12,7 @@ from soak import thinned
 from tables import table
 
 from runner.errors import DataError
-from runner.mindspore.records import LABELS_10, read_batches, read_pickle
+from runner.mindspore.pickles import LABELS_10, read_batches, read_pickle
 
 VALUES = {
     b"data": np.arange(24, dtype=np.uint8).reshape(4, 6),

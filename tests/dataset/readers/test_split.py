@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from runner.dataset.readers.csv import in_test_split, used_rows
+from runner.dataset.readers.split import in_test_split, used_rows
 
 
 @settings(max_examples=60)

@@ -5,52 +5,15 @@ Source positions are multiples of 1/1024 of a pixel, fractions for interpolation
 
 import math
 from collections.abc import Sequence
-from enum import IntEnum, StrEnum
 
 import numpy as np
 
-# How images are padded, and the layouts of batches of images.
-
-
-class Border(StrEnum):
-    """Values of padding: a constant, the edge, or the image mirrored without or with its edge.
-
-    Source: `mindspore.dataset.vision.Border` r1.2.
-    """
-
-    CONSTANT = "constant"
-    EDGE = "edge"
-    REFLECT = "reflect"
-    SYMMETRIC = "symmetric"
-
-
-class ImageBatchFormat(IntEnum):
-    """The order of axes of a batch of images. Source: `mindspore.dataset.vision.utils.ImageBatchFormat` r1.2."""
-
-    NHWC = 0
-    NCHW = 1
-
-
-# Interpolation methods.
-
-
-class Inter(IntEnum):
-    """Interpolation, with the reference's names and numbers. Source: `mindspore.dataset.vision.Inter` r1.2."""
-
-    NEAREST = 0
-    ANTIALIAS = 1
-    LINEAR = 2
-    BILINEAR = 2
-    CUBIC = 3
-    BICUBIC = 3
-
-
-# Affine images of an image in the fixed-point arithmetic of OpenCV's `warpAffine`, which the reference calls.
+from runner.dataset.vision.image import Inter
+from runner.dataset.vision.resize import cubic_weights
 
 POSITION_BITS = 10
 FRACTION_BITS = 5
 WEIGHT_BITS = 15
-CUBIC = -0.75  # the slope of the cubic kernel
 
 
 def rotation(center: tuple[float, float], degrees: float) -> np.ndarray:
@@ -58,6 +21,26 @@ def rotation(center: tuple[float, float], degrees: float) -> np.ndarray:
     cosine, sine = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
     x, y = center
     return np.array([[cosine, sine, (1 - cosine) * x - sine * y], [-sine, cosine, sine * x + (1 - cosine) * y]])
+
+
+def affine(
+    center: tuple[float, float],
+    degrees: float,
+    shift: tuple[float, float],
+    scale: float,
+    shear: tuple[float, float],
+) -> np.ndarray:
+    """The map from old to new positions, [2, 3]: shear and rotation (degrees, clockwise), scale, shift in pixels."""
+    angle, x, y = (math.radians(value) for value in (degrees, *shear))
+    linear = scale * np.array(
+        [
+            [math.cos(angle - y), -math.cos(angle - y) * math.tan(x) - math.sin(angle) * math.cos(y)],
+            [math.sin(angle - y), -math.sin(angle - y) * math.tan(x) + math.cos(angle) * math.cos(y)],
+        ]
+    )
+    linear /= math.cos(y)
+    start = np.array(center) + np.array(shift) - linear @ np.array(center)
+    return np.hstack([linear, start[:, np.newaxis]])
 
 
 def warp(
@@ -131,32 +114,3 @@ def _products(weights: np.ndarray) -> np.ndarray:
     table[np.arange(len(table)), np.take(middle, chosen)] += missing
     result: np.ndarray = table.reshape(-1, count, count)
     return result
-
-
-def cubic_weights(part: np.ndarray) -> np.ndarray:
-    """Weights of the four neighbours of positions at these fractions, [..., 4]."""
-    a = part.dtype.type(CUBIC)
-    first = ((a * (part + 1) - 5 * a) * (part + 1) + 8 * a) * (part + 1) - 4 * a
-    second = ((a + 2) * part - (a + 3)) * part * part + 1
-    third = ((a + 2) * (1 - part) - (a + 3)) * (1 - part) * (1 - part) + 1
-    return np.stack([first, second, third, 1 - first - second - third], -1)
-
-
-def affine(
-    center: tuple[float, float],
-    degrees: float,
-    shift: tuple[float, float],
-    scale: float,
-    shear: tuple[float, float],
-) -> np.ndarray:
-    """The map from old to new positions, [2, 3]: shear and rotation (degrees, clockwise), scale, shift in pixels."""
-    angle, x, y = (math.radians(value) for value in (degrees, *shear))
-    linear = scale * np.array(
-        [
-            [math.cos(angle - y), -math.cos(angle - y) * math.tan(x) - math.sin(angle) * math.cos(y)],
-            [math.sin(angle - y), -math.sin(angle - y) * math.tan(x) + math.cos(angle) * math.cos(y)],
-        ]
-    )
-    linear /= math.cos(y)
-    start = np.array(center) + np.array(shift) - linear @ np.array(center)
-    return np.hstack([linear, start[:, np.newaxis]])
