@@ -603,7 +603,7 @@ def arg_min(call: NodeCall, data: Value) -> Value:
     return _extremum(call, data, ops.Argmin)
 
 
-def _extremum(call: NodeCall, data: Value, kind: type[ops.Argmax]) -> Value:
+def _extremum(call: NodeCall, data: Value, kind: type[ops.Argmax | ops.Argmin]) -> Value:
     axis = axis_of(call, call.attribute("axis", 0), data.ndim)
     is_last = bool(call.attribute("select_last_index", 0))
     position: Value = kind(axis, dt.int64)(ops.ReverseV2(axis)(data) if is_last else data)

@@ -28,14 +28,8 @@ from runner.ops.elementwise.arithmetic import (
     Abs,
     Add,
     Ceil,
-    Cos,
     Exp,
     Floor,
-    FloorDiv,
-    FloorMod,
-    IsFinite,
-    IsInf,
-    IsNan,
     Log,
     Mul,
     Neg,
@@ -43,7 +37,6 @@ from runner.ops.elementwise.arithmetic import (
     RealDiv,
     Reciprocal,
     Sign,
-    Sin,
     Sqrt,
     Square,
     Sub,
@@ -52,6 +45,9 @@ from runner.ops.elementwise.compare import (
     Equal,
     Greater,
     GreaterEqual,
+    IsFinite,
+    IsInf,
+    IsNan,
     Less,
     LessEqual,
     LogicalAnd,
@@ -60,11 +56,25 @@ from runner.ops.elementwise.compare import (
     Maximum,
     Minimum,
     NotEqual,
-    ReduceMax,
-    ReduceMin,
 )
-from runner.ops.elementwise.functions import ACos, Acosh, Asin, Asinh, Atan, Atan2, Atanh, Cosh, Expm1, Log1p, Sinh, Tan
-from runner.ops.reduce import CumSum, ReduceMean, ReduceSum
+from runner.ops.elementwise.division import FloorDiv, FloorMod
+from runner.ops.elementwise.functions import (
+    ACos,
+    Acosh,
+    Asin,
+    Asinh,
+    Atan,
+    Atan2,
+    Atanh,
+    Cos,
+    Cosh,
+    Expm1,
+    Log1p,
+    Sin,
+    Sinh,
+    Tan,
+)
+from runner.ops.reduce import CumSum, ReduceMax, ReduceMean, ReduceMin, ReduceSum
 from runner.types import resolve_axes
 
 _Compute = Callable[..., Any]

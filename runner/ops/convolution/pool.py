@@ -17,11 +17,10 @@ from runner.core.lowering import LAST, TILED, Builder, Form, physical_shape
 from runner.core.operators import BatchRule, Gradient, Primitive, family, primitive
 from runner.core.values import Tensor, Value
 from runner.host.threads import compute_parts, slices
-from runner.ops.arrangement import Stack
-from runner.ops.array import Pad, require, require_nchw
+from runner.ops.array import Pad, Stack, require, require_nchw
 from runner.ops.composition import ComposedOperator
 from runner.ops.convolution.windows import PAD_MODES, Pair, Quad, Windows, batch_first, batch_last, counts, pair, quad
-from runner.ops.elementwise.arithmetic import ELEMENT_FLOPS
+from runner.ops.elementwise.base import ELEMENT_FLOPS
 from runner.ops.indexing.gather import Gather
 from runner.ops.indexing.slices import StridedSlice
 from runner.ops.reduce import Argmax, is_nan, nan_where
