@@ -317,7 +317,7 @@ from runner.ops.composite import (
     tensor_dot as tensor_dot,
     uniform as uniform,
 )
-from runner.ops.convolution.operators import (
+from runner.ops.convolution.conv import (
     Conv2D as Conv2D,
     Conv2DBackpropFilter as Conv2DBackpropFilter,
     Conv2DBackpropInput as Conv2DBackpropInput,

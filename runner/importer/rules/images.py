@@ -14,7 +14,7 @@ from runner.host.machine import require_memory
 from runner.importer.node_call import NodeCall, onnx_operator
 from runner.importer.rules.elementwise import per_channel, reshaped
 from runner.importer.rules.shape import axis_of
-from runner.ops.convolution.operators import convolve, convolve_back, pool_volumes
+from runner.ops.convolution.volumes import convolve, convolve_back, pool_volumes
 from runner.ops.convolution.windows import Pair, Quad, Windows
 
 # The windows of convolutions and pools, as the attributes of a node describe them.

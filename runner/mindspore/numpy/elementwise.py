@@ -23,7 +23,7 @@ from runner.mindspore.numpy.creation import broadcast_to, concatenate, expand_di
 from runner.mindspore.ops.reductions import ReduceAny
 from runner.ops import composite
 from runner.ops.activation import Tanh
-from runner.ops.convolution.operators import Conv2D
+from runner.ops.convolution.conv import Conv2D
 from runner.ops.elementwise.arithmetic import (
     Abs,
     Add,
