@@ -292,6 +292,13 @@ from runner.ops.array import (
     Transpose as Transpose,
     Unstack as Unstack,
 )
+from runner.ops.collectives import (
+    AllReduce as AllReduce,
+    AllReduceMoments as AllReduceMoments,
+    ChannelMoments as ChannelMoments,
+    NormalizeChannels as NormalizeChannels,
+    ReduceOp as ReduceOp,
+)
 from runner.ops.composite import (
     Assign as Assign,
     AssignAdd as AssignAdd,
@@ -503,11 +510,4 @@ from runner.ops.reduce import (
     ReduceProd as ReduceProd,
     ReduceSum as ReduceSum,
     Tile as Tile,
-)
-from runner.ops.sync_batchnorm import (
-    AllReduce as AllReduce,
-    AllReduceMoments as AllReduceMoments,
-    ChannelMoments as ChannelMoments,
-    NormalizeChannels as NormalizeChannels,
-    ReduceOp as ReduceOp,
 )
