@@ -80,7 +80,7 @@ LATE_PACKAGES = {
 LATE_FUNCTIONS = {"runner.cli": "the table of commands: each loads its module when it is called"}
 THIRD_PARTIES = {
     "onnx": {"runner.compile.onnx", "runner.importer.file"},
-    "onnxruntime": {"runner.compile.session", "runner.compile.quantization"},
+    "onnxruntime": {"runner.compile.session", "runner.compile.export"},
     "hydra": {"runner.config", "runner.experiment.sweep"},
     "omegaconf": {"runner.config", "runner.experiment.sweep"},
     "safetensors": {"runner.train.checkpoint.state"},
