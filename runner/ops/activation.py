@@ -1,4 +1,7 @@
-"""Activation functions."""
+"""Activation functions: ReLU, Sigmoid, Tanh, Softmax; their variants and approximations; and smooth ones.
+
+Each has its gradient beside it, as an operator of its own where that is one pass over memory (`ReluGrad`).
+"""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""Functions over structures of tensors: a function with one body for each combination of types, and maps of it."""
+"""Functions over structures of tensors: `MultitypeFuncGraph`, a function with one body for each combination of types;
+`Map` and `HyperMap`, which apply a function to the elements of sequences; and `Partial`.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import partial as bind_arguments
