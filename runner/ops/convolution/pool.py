@@ -184,7 +184,7 @@ class MaxPoolGrad(Pooling):
         padded = windows.pad(batch_last(x), -np.inf)
         if not (all_finite(largest) and all_finite(douts)):
             return batch_first(windows.crop(_masked_gradient(windows, padded, largest, douts)))
-        image = (np.empty if windows.tiles else np.zeros)(padded.shape, x.dtype)
+        image = (np.empty if windows.tile_image else np.zeros)(padded.shape, x.dtype)
         arrays, blocks = (padded, largest, douts, image), slices(len(padded), max(1, BLOCK_BYTES // padded[0].nbytes))
         compute_parts(lambda part: _distribute(windows, *[x[part] for x in arrays]), blocks, ELEMENT_FLOPS * x.size)
         return batch_first(windows.crop(image))
@@ -238,8 +238,8 @@ def _distribute(windows: Windows, padded: np.ndarray, out: np.ndarray, dout: np.
         np.copyto(part, np.equal(read[:, i, j], out, out=hit))  # numpy multiplies bools with floats slowly
         part *= rest
         rest -= part
-        write[:, i, j] = part if windows.tiles else write[:, i, j] + part
-    write[:, *last] = rest if windows.tiles else write[:, *last] + rest
+        write[:, i, j] = part if windows.tile_image else write[:, i, j] + part
+    write[:, *last] = rest if windows.tile_image else write[:, *last] + rest
 
 
 def _masked_gradient(windows: Windows, padded: np.ndarray, out: np.ndarray, dout: np.ndarray) -> np.ndarray:
@@ -467,7 +467,7 @@ MAX_SIDE = 16  # of windows that are processed tap by tap
 
 def uses_taps(windows: Windows) -> bool:
     """Whether windows are processed tap by tap: they are disjoint and small."""
-    return windows.tiles and max(windows.kernel) <= MAX_SIDE
+    return windows.tile_image and max(windows.kernel) <= MAX_SIDE
 
 
 def _last_form(lower: Callable[..., str], windows: Windows, x: TensorType, operands: int) -> tuple[Form, ...]:
@@ -478,7 +478,7 @@ def _last_form(lower: Callable[..., str], windows: Windows, x: TensorType, opera
 
 def _tiled_form(lower: Callable[..., str], windows: Windows, x: TensorType, gradient: bool) -> tuple[Form, ...]:
     """The form of a 2x2 pool of a tiled image."""
-    fits = windows.tiles and windows.kernel == (2, 2) and x.dtype is dt.float32
+    fits = windows.tile_image and windows.kernel == (2, 2) and x.dtype is dt.float32
     operands, results = ((TILED, LAST, LAST), (TILED,)) if gradient else ((TILED,), (LAST,))
     return (Form("tiled", partial(lower, x), operands, results),) if fits else ()
 
