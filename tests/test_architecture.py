@@ -91,7 +91,7 @@ HOOKS = {
 LATE_FUNCTIONS = {"runner.commands": "the table of commands: each loads its module when it is called"}
 THIRD_PARTIES = {
     "onnx": {"runner.compile.onnx", "runner.importer.file"},
-    "onnxruntime": {"runner.compile.session", "runner.compile.quantization"},
+    "onnxruntime": {"runner.compile.session", "runner.compile.export"},
     "hydra": {"runner.config", "runner.experiment.sweep"},
     "omegaconf": {"runner.config", "runner.experiment.sweep"},
     "safetensors": {"runner.train.checkpoint.state"},
@@ -360,9 +360,7 @@ def packages(known: dict[str, Module]) -> dict[str, Module]:
 
 
 def test_there_is_something_to_read():
-    assert {"runner", "runner.core.values", "runner.ops.convolution.operators", "runner.compile.onnx.lower"} <= set(
-        RUNNER
-    )
+    assert {"runner", "runner.core.values", "runner.ops.convolution.conv", "runner.compile.onnx.lower"} <= set(RUNNER)
     assert "models.lenet" in MODELS
 
 
@@ -476,9 +474,9 @@ def test_exceptions_are_still_needed():
         (name_complaints, "runner.train.heard", "", "runner.train.heard is named by a participle"),
         (
             third_party_complaints,
-            "runner.ops.convolution.operators",
+            "runner.ops.convolution.conv",
             "import onnx.helper",
-            "runner.ops.convolution.operators imports onnx.helper",
+            "runner.ops.convolution.conv imports onnx.helper",
         ),
         (third_party_complaints, "runner.nn.cell", "onnx = lazy_import('onnx')", "runner.nn.cell imports onnx"),
         (execution_complaints, "runner.x", "from pickle import load", None),
@@ -509,7 +507,7 @@ def test_a_rule_finds_what_it_forbids(rule, name, text, complaint):
     ("name", "text"),
     [
         ("runner.errors", "from runner.core.values import Tensor"),
-        ("runner.ops.convolution.operators", "from runner.compile.onnx import lower"),
+        ("runner.ops.convolution.conv", "from runner.compile.onnx import lower"),
         ("runner.compile.onnx.lower", "from runner import ops"),
         ("runner.dataset.order", "import runner.nn.cell"),
         ("runner.nn.cell", "from runner.train import model"),

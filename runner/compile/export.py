@@ -1,26 +1,33 @@
-"""Export of a function or a training step as an ONNX file for other programs."""
+"""Export of a function or a training step as ONNX files for other programs, with axes of any length, or in 8 bits."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from runner.compile.onnx.free_axes import FreeAxes, Lengths, Lowered, NotFreeError, with_free_axes
-from runner.compile.onnx.lower import check, lower, parameter_values, parse_model, with_constants, with_metadata
+from runner.compile.onnx.lower import lower, parameter_values
+from runner.compile.onnx.model import check, parse_model, with_constants, with_metadata
 from runner.compile.passes import PASSES, optimize
 from runner.compile.passes.simplify import cse, dce
 from runner.core.graph import Graph, Pass
 from runner.core.trace import trace
 from runner.core.values import Parameter, Value
-from runner.errors import RunnerError
+from runner.errors import ConfigError, RunnerError
+from runner.host.files import read_bytes
 from runner.types import TensorType
 
 if TYPE_CHECKING:
-    from runner.compile.onnx.lower import ModelProto
-
+    from runner.compile.onnx.model import ModelProto
 BATCH = "batch"
 UNFOLDED: tuple[Pass, ...] = (cse, dce)  # folding has a limit, so that lengths can determine what is folded
 LEAST_LENGTH = 5  # of a free axis in a comparison: shorter ones are often equal to other lengths, or broadcast
@@ -197,3 +204,54 @@ def _choices(free: FreeAxes) -> Iterator[FreeAxes]:
     for choice in [list(map(dict, free)), only][: 1 + (only != list(map(dict, free)))]:
         if any(choice):
             yield choice
+
+
+# Networks in integers of 8 bits, by onnxruntime's own quantization tool.
+
+MODEL_LIMIT = 2 << 30  # bytes of a model in one file
+
+
+def quantize(model: bytes, batches: Iterable[Mapping[str, np.ndarray]]) -> bytes:
+    """The serialised model in 8 bits: weights Int8, activations UInt8 with ranges as in these batches.
+
+    `model` has constant weights; QuantizeLinear and DequantizeLinear surround its operators. Raises ConfigError when
+    the tool cannot convert the model.
+    """
+    import onnxruntime.quantization as tool
+
+    with TemporaryDirectory(prefix="runner-quantize-") as folder, _silent_root_logger():
+        source, path = Path(folder) / "network.onnx", Path(folder) / "quantized.onnx"
+        source.write_bytes(model)  # the tool changes a model in memory
+        try:
+            tool.quantize_static(source, path, _Calibration(batches), weight_type=tool.QuantType.QInt8)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}".split("\n")[0]
+            rows = {"reason": reason, "repair": "leave --quantize out"}
+            raise ConfigError("onnxruntime's tool cannot quantize the network", **rows) from error
+        return read_bytes(path, MODEL_LIMIT)
+
+
+class _Calibration:
+    """The batches from which the tool determines the ranges of values, in the form that it reads."""
+
+    def __init__(self, batches: Iterable[Mapping[str, np.ndarray]]) -> None:
+        self.batches = iter(batches)
+
+    def get_next(self) -> Mapping[str, np.ndarray] | None:
+        """The next batch; None after the last one."""
+        return next(self.batches, None)
+
+
+@contextlib.contextmanager
+def _silent_root_logger() -> Iterator[None]:
+    """Without the advice that the tool logs for every model: to run its preprocessing, which the passes replace."""
+
+    def is_error(record: logging.LogRecord) -> bool:
+        return record.levelno >= logging.ERROR
+
+    root = logging.getLogger()
+    root.addFilter(is_error)
+    try:
+        yield
+    finally:
+        root.removeFilter(is_error)

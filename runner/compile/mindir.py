@@ -1,4 +1,8 @@
-"""MindIR, the file format of MindSpore 2 for networks: `mindspore.load` reads it, `mindspore.nn.GraphCell` runs it."""
+"""MindIR, the file format of MindSpore 2 for networks: `mindspore.load` reads it, `mindspore.nn.GraphCell` runs it.
+
+`export_mindir`, at the end, traces a function and writes the file: its operators as MindIR has them, their attributes
+as messages, a free batch axis, and the graph.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -270,7 +274,7 @@ def _attribute(name: str, value: Any, fields: dict[int, int]) -> bytes:
     return message(*names, (16, kind), (fields[kind], value))
 
 
-def value_types(name: str, *given: TensorType) -> bytes:
+def type_attribute(name: str, *given: TensorType) -> bytes:
     """AttributeProto of the type of a tensor, or of a tuple of several tensors."""
     each = [((16, _TENSORS), (12, tensor_type("", one))) for one in given]
     if len(each) == 1:
@@ -280,15 +284,15 @@ def value_types(name: str, *given: TensorType) -> bytes:
 
 def tensor_type(name: str, given: TensorType) -> bytes:
     """TensorProto without elements."""
-    return message(*_described(name, given))
+    return message(*_tensor_fields(name, given))
 
 
 def tensor(name: str, array: np.ndarray) -> bytes:
     """TensorProto with elements."""
-    return message(*_described(name, TensorType.of(array)), (9, np.ascontiguousarray(array).tobytes()))
+    return message(*_tensor_fields(name, TensorType.of(array)), (9, np.ascontiguousarray(array).tobytes()))
 
 
-def _described(name: str, given: TensorType) -> list[tuple[int, int | str | bytes]]:
+def _tensor_fields(name: str, given: TensorType) -> list[tuple[int, int | str | bytes]]:
     names: list[tuple[int, int | str | bytes]] = [(7, name)] if name else []
     return [*((1, length) for length in given.shape), (2, ELEMENT_TYPES[given.dtype]), *names]
 
@@ -402,8 +406,8 @@ class _Writer:
             self.names[symbol] = self.constant(array)
         for node in graph.nodes:
             self.write(node)
-        inputs = [(5, _model_described(self.names[x], self.type(x))) for x in graph.inputs]
-        outputs = [(6, _model_described(self.names[y], self.type(y))) for y in graph.outputs]
+        inputs = [(5, _value_info(self.names[x], self.type(x))) for x in graph.inputs]
+        outputs = [(6, _value_info(self.names[y], self.type(y))) for y in graph.outputs]
         weights = [(3, tensor(self.names[x], p.array)) for p, x in graph.parameters.items()]
         return message(*((1, node) for node in self.nodes), (2, graph.name), *weights, *inputs, *outputs)
 
@@ -441,7 +445,7 @@ class _Writer:
         name = f"{self.graph.name}:{kind}-op{next(self.numbers)}:"
         inputs = [(1, operand) for operand in operands]
         described = [attribute(key, value) for key, value in (attributes or {}).items()]
-        described += [value_types("shape", *given)] if (given := tuple(types)) else []
+        described += [type_attribute("shape", *given)] if (given := tuple(types)) else []
         self.nodes.append(message(*inputs, (2, name), (3, name), (4, kind), *((5, x) for x in described), (7, full)))
         return name
 
@@ -452,7 +456,7 @@ class _Writer:
         return name
 
 
-def _model_described(name: str, type: TensorType) -> bytes:
+def _value_info(name: str, type: TensorType) -> bytes:
     """ValueInfoProto of an input or an output."""
     return message((1, name), (2, tensor_type(name, type)))
 

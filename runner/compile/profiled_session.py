@@ -25,7 +25,7 @@ from runner.device import Device
 from runner.observe.profile.record import NodeExecution, OrtEvent, OrtProfile, OrtRun, OrtStep, ProfiledStep, read
 
 if TYPE_CHECKING:
-    from runner.compile.onnx.lower import ModelProto
+    from runner.compile.onnx.model import ModelProto
 MICROSECOND = 1000
 ProfiledCalls = tuple[list[list[ProfiledStep]], list[str]]  # for each call its steps, numbered from 0; and remarks
 

@@ -1,207 +1,41 @@
-"""Compiled functions: traced, optimised, lowered to ONNX and loaded into a session on a device."""
+"""Compiled functions: traced, optimised, lowered to ONNX and loaded into a session on a device.
+
+`Program` compiles a function, `SunkProgram` many steps of one; both are an `Executable`, which a call runs. What a
+graph computes decides the threads, the memory and the layout of images that its session gets.
+"""
 
 from __future__ import annotations
 
-import json
 import time
-from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from runner import dtype
 from runner.compile.onnx import describe
-from runner.compile.onnx.builder import all_graphs, source_operators
 from runner.compile.onnx.describe import add_location, locate_errors
-from runner.compile.onnx.lower import column_names, lower, lower_sunk, with_defaults
+from runner.compile.onnx.lower import column_names, lower
+from runner.compile.onnx.model import with_defaults
+from runner.compile.onnx.scan import lower_sunk
 from runner.compile.passes import default_passes, optimize
 from runner.compile.passes.simplify import dce
 from runner.compile.session import Session
 from runner.compile.split_at_collectives import SplitSession, has_collectives
 from runner.core.graph import NO_GRAPHS, Graph, GraphObserver, Pass
 from runner.core.lowering import Layout
-from runner.core.operators import Effect, Node
-from runner.core.source import user_line
+from runner.core.operators import Effect
 from runner.core.trace import trace
 from runner.core.values import Parameter, Tensor, Value
 from runner.device import Device
 from runner.errors import RunnerError
-from runner.host.files import make_directory, write_atomically, write_json
 from runner.host.machine import keep_freed_memory, usable_cores
 from runner.types import TensorType
 
 if TYPE_CHECKING:
-    from runner.compile.onnx.lower import ModelProto
-
-
-# `kernel_meta/`: the models that a device runs and their origin (`session.op_debug_level`, spec section 7).
-
-_WITH_LOCATIONS, _AS_TRACED, _WITH_GROUPS = (1, 2), 2, 4  # levels
-
-
-class KernelMeta(GraphObserver):
-    """Writes the files of one level. Raises StorageError when the folder cannot be written."""
-
-    records_steps = True
-
-    def __init__(self, folder: Path, level: int) -> None:
-        self.folder, self.level = make_directory(folder), level
-        self.disables_optimization = level == _AS_TRACED
-        self._taken: Counter[str] = Counter()
-        self._model: Any = None
-
-    def compiled(self, graph: Graph, model: Any) -> None:
-        """Keep the model until the program is known to run or to fail."""
-        self._model = model
-
-    def executed(self, graph: Graph) -> None:
-        model, self._model = self._model, None
-        name = self._name(graph.name)
-        kernels = [] if model is None else _kernels(model.graph)
-        header = {"program": name, "model": None if model is None else f"{name}.onnx"}
-        if model is not None:
-            write_atomically(self.folder / f"{name}.onnx", model.SerializeToString(deterministic=True))
-        write_json(self.folder / f"{name}.json", header | {"operators": _operators(graph, kernels)})
-        if self.level in _WITH_LOCATIONS:
-            write_json(self.folder / f"{name}_loc.json", header | _locations(graph, kernels))
-        if self.level == _WITH_GROUPS:
-            self._groups(name, kernels, graph)
-
-    def failed(self, graph: Graph) -> None:
-        """Write the files of a model that failed as well: they are needed to find the reason."""
-        if self._model is not None:
-            self.executed(graph)
-
-    def _groups(self, program: str, kernels: Sequence[Any], graph: Graph) -> None:
-        nodes = {node.name: node for node in graph.all_nodes}
-        for kernel in kernels:
-            names = source_operators(kernel)
-            if len(names) > 1:
-                operators = [_operator(nodes[name]) for name in names if name in nodes]
-                content = {"kernel": kernel.name, "type": kernel.op_type, "operators": operators}
-                # Without the scopes: file names are limited to 255 bytes.
-                short = kernel.name[kernel.name.rfind("/", 0, kernel.name.rfind("-op")) + 1 :].replace("/", "--")
-                write_json(self.folder / f"{self._name(f'{program}--{short}')}_compute.json", content)
-
-    def _name(self, name: str) -> str:
-        plain = name.replace("/", "--")
-        self._taken[plain] += 1
-        return plain if self._taken[plain] == 1 else f"{plain}_{self._taken[plain] - 1}"
-
-
-def _kernels(graph: Any) -> list[Any]:
-    """The nodes of a model in order; the Scan of a sink, its only node, is replaced by the nodes of its body."""
-    return [node for inner in all_graphs(graph) for node in inner.node if node.op_type != "Scan"]
-
-
-def _locations(graph: Graph, kernels: Sequence[Any]) -> dict[str, Any]:
-    listed = [{"kernel": k.name, "type": k.op_type, "operators": list(source_operators(k))} for k in kernels]
-    return {"kernels": listed, "operators": {node.name: _location(node) for node in (*graph.all_nodes, *graph.effects)}}
-
-
-def _location(node: Node) -> dict[str, Any]:
-    line = user_line(node.source)
-    return {} if line is None else {"file": line.file, "line": line.number, "source": line.text}
-
-
-def _operators(graph: Graph, kernels: Sequence[Any]) -> list[dict[str, Any]]:
-    kernels_of: Mapping[str, list[str]] = defaultdict(list)
-    for kernel in kernels:
-        for name in source_operators(kernel):
-            kernels_of[name].append(kernel.name)
-    return [_operator(node) | {"kernels": kernels_of[node.name]} for node in (*graph.all_nodes, *graph.effects)]
-
-
-def _operator(node: Node) -> dict[str, Any]:
-    return {
-        "full_name": node.name,
-        "op_type": node.op.name,
-        "attributes": {f.name: _plain(getattr(node.op, f.name)) for f in fields(node.op)},
-        "inputs": [_type(x) for x in node.inputs],
-        "outputs": [_type(x) for x in node.outputs],
-        "form": None if node.form is None else node.form.name,
-    }
-
-
-def _type(value: Value) -> dict[str, Any]:
-    return {"dtype": str(value.type.dtype), "shape": list(value.type.shape)}
-
-
-def _plain(value: object) -> object:
-    """An attribute as JSON, or as text where JSON has no such value."""
-    try:
-        return json.loads(json.dumps(value, allow_nan=False))
-    except (TypeError, ValueError):
-        return str(value)
-
-
-# How much a graph computes, and what follows from it: its threads, its memory, and an upper estimate of its time.
-
-# Of an average operator. Threads wait for each other after every operator: one with less work saves little.
-FLOPS_PER_THREAD = 5_000_000
-# Of all values. The arena of onnxruntime is faster with less, and larger by a seventh with more (BENCHMARKS.md).
-ARENA_BYTES = 256 << 20
-# Of one slow core.
-SECONDS_PER_OPERATOR, SECONDS_PER_ELEMENT, SECONDS_PER_FLOP = 20e-6, 1.5e-9, 1 / 30e9
-
-
-def suited(device: Device, graph: Graph) -> Device:
-    """The device with the threads and the memory that suit a graph."""
-    return with_memory(with_threads(device, graph), graph)
-
-
-def with_threads(device: Device, graph: Graph) -> Device:
-    """The device with as many threads as the graph keeps busy, where neither the user nor a tuning has a number.
-
-    They sleep while they wait: that costs an idle machine some per cent, and threads that spin cost twice the CPU time
-    and, beside other processes, twice the time (BENCHMARKS.md, "A busy machine").
-    """
-    if device.target != "CPU" or device.threads or device.tuning.threads:
-        return device
-    operators = len({node.name for node in graph.nodes})  # one that computes a batch in parts counts once
-    threads = max(1, min(usable_cores(), flops(graph) // (FLOPS_PER_THREAD * max(1, operators))))
-    return replace(device, tuning=replace(device.tuning, threads=threads, spins="never"))
-
-
-def with_memory(device: Device, graph: Graph) -> Device:
-    """The device without an arena where the graph has many values, and the C library can keep freed memory itself."""
-    if device.target != "CPU" or sum(y.type.nbytes for node in graph.all_nodes for y in node.outputs) < ARENA_BYTES:
-        return device
-    return replace(device, arena=not keep_freed_memory())
-
-
-def flops(graph: Graph) -> int:
-    """Floating-point operations of one execution."""
-    return sum(node.op.flops([x.type for x in node.inputs], [y.type for y in node.outputs]) for node in graph.nodes)
-
-
-def estimated_seconds(graph: Graph) -> float:
-    """An upper estimate of the time of one execution, in seconds."""
-    elements = sum(y.type.size for node in graph.nodes for y in node.outputs)
-    return SECONDS_PER_OPERATOR * len(graph.nodes) + SECONDS_PER_ELEMENT * elements + SECONDS_PER_FLOP * flops(graph)
-
-
-# The layout of images on a GPU: channels last for graphs whose convolutions run on tensor cores.
-
-
-def with_channels_last(device: Device, graph: Graph) -> Device:
-    """The device, with channels last where cuDNN prefers them: convolutions of Float16, or of Float32 as TF32.
-
-    The kernels of tensor cores read channels last, and cuDNN transposes each operand that is not. Those of full Float32
-    read channels first. The layout is one option of a session, so a graph with convolutions of both types has one.
-    """
-    if device.target != "GPU":
-        return device
-    kinds = {x.dtype for node in graph.all_nodes if node.op.convolves for x in node.inputs}
-    on_tensor_cores = dtype.float16 in kinds or (dtype.float32 in kinds and device.tf32)
-    return replace(device, channels_last=True) if on_tensor_cores else device
-
-
-# Compiled functions: traced, optimised, lowered to ONNX and loaded into a session on a device.
+    from runner.compile.onnx.model import ModelProto
 
 
 class Executable:
@@ -365,3 +199,65 @@ def standalone_step(
     model = lower(graph, column_names(graph, columns, outputs), outputs)
     describe.annotate(model, graph)
     return with_defaults(model, {p.name: values[p.name] for p in graph.parameters})
+
+
+# How much a graph computes, and what follows from it: its threads, its memory, and an upper estimate of its time.
+
+# Of an average operator. Threads wait for each other after every operator: one with less work saves little.
+FLOPS_PER_THREAD = 5_000_000
+# Of all values. The arena of onnxruntime is faster with less, and larger by a seventh with more (BENCHMARKS.md).
+ARENA_BYTES = 256 << 20
+# Of one slow core.
+SECONDS_PER_OPERATOR, SECONDS_PER_ELEMENT, SECONDS_PER_FLOP = 20e-6, 1.5e-9, 1 / 30e9
+
+
+def suited(device: Device, graph: Graph) -> Device:
+    """The device with the threads and the memory that suit a graph."""
+    return with_memory(with_threads(device, graph), graph)
+
+
+def with_threads(device: Device, graph: Graph) -> Device:
+    """The device with as many threads as the graph keeps busy, where neither the user nor a tuning has a number.
+
+    They sleep while they wait: that costs an idle machine some per cent, and threads that spin cost twice the CPU time
+    and, beside other processes, twice the time (BENCHMARKS.md, "A busy machine").
+    """
+    if device.target != "CPU" or device.threads or device.tuning.threads:
+        return device
+    operators = len({node.name for node in graph.nodes})  # one that computes a batch in parts counts once
+    threads = max(1, min(usable_cores(), flops(graph) // (FLOPS_PER_THREAD * max(1, operators))))
+    return replace(device, tuning=replace(device.tuning, threads=threads, spins="never"))
+
+
+def with_memory(device: Device, graph: Graph) -> Device:
+    """The device without an arena where the graph has many values, and the C library can keep freed memory itself."""
+    if device.target != "CPU" or sum(y.type.nbytes for node in graph.all_nodes for y in node.outputs) < ARENA_BYTES:
+        return device
+    return replace(device, arena=not keep_freed_memory())
+
+
+def flops(graph: Graph) -> int:
+    """Floating-point operations of one execution."""
+    return sum(node.op.flops([x.type for x in node.inputs], [y.type for y in node.outputs]) for node in graph.nodes)
+
+
+def estimated_seconds(graph: Graph) -> float:
+    """An upper estimate of the time of one execution, in seconds."""
+    elements = sum(y.type.size for node in graph.nodes for y in node.outputs)
+    return SECONDS_PER_OPERATOR * len(graph.nodes) + SECONDS_PER_ELEMENT * elements + SECONDS_PER_FLOP * flops(graph)
+
+
+# The layout of images on a GPU: channels last for graphs whose convolutions run on tensor cores.
+
+
+def with_channels_last(device: Device, graph: Graph) -> Device:
+    """The device, with channels last where cuDNN prefers them: convolutions of Float16, or of Float32 as TF32.
+
+    The kernels of tensor cores read channels last, and cuDNN transposes each operand that is not. Those of full Float32
+    read channels first. The layout is one option of a session, so a graph with convolutions of both types has one.
+    """
+    if device.target != "GPU":
+        return device
+    kinds = {x.dtype for node in graph.all_nodes if node.op.convolves for x in node.inputs}
+    on_tensor_cores = dtype.float16 in kinds or (dtype.float32 in kinds and device.tf32)
+    return replace(device, channels_last=True) if on_tensor_cores else device

@@ -26,7 +26,7 @@ from runner.device import Device
 from runner.errors import ConfigError
 
 if TYPE_CHECKING:
-    from runner.compile.onnx.lower import ModelProto
+    from runner.compile.onnx.model import ModelProto
 
 
 def has_collectives(graph: Graph) -> bool:

@@ -1,4 +1,7 @@
-"""Tuning: search for the fastest form of each operator of a step by measurement (`session.auto_tune_mode`)."""
+"""Tuning: search for the fastest form of each operator of a step by measurement (`session.auto_tune_mode`).
+
+`find_tuning`, at the end, takes a tuning from the cache or searches for one: by trials of whole steps, in pairs.
+"""
 
 import hashlib
 import json
@@ -17,7 +20,7 @@ import numpy as np
 from runner.compile.onnx.lower import lower
 from runner.compile.passes import PASSES, device_passes, optimize
 from runner.compile.passes.in_parts import MIN_IMAGES
-from runner.compile.passes.order import forms_of, signature
+from runner.compile.passes.layout import forms_of, signature
 from runner.compile.program import suited, with_threads
 from runner.compile.session import SPINNING, Session, version
 from runner.core.batch_parts import SplitBatch

@@ -1,3 +1,3 @@
-"""Networks from ONNX files: `model_file` reads one, `graph` is its content, `table` has a rule for each operator, and
-`network` is the cell. Only `model_file` and `graph` know the package `onnx`.
+"""Networks from ONNX files: `file` reads one, `rules/` has what each operator becomes, `node_call` applies a rule, and
+`network` is the cell. Only `file` knows the package `onnx`.
 """

@@ -1,7 +1,8 @@
 """Reads an ONNX file. It is never executed; sizes are checked before memory is taken.
 
+`read_model`, at the end, makes plain records of it: `OnnxGraph`, with local functions inlined and the nodes in order.
 The protobuf parser of `onnx` bounds how deeply messages are nested. Models above 2 GiB keep their elements in other
-files, which `external_data` reads.
+files, which `ExternalData` reads.
 """
 
 import math
@@ -278,7 +279,7 @@ def _order(nodes: Sequence[OnnxNode], writers: dict[str, int]) -> Iterable[int]:
         raise DataError("the graph has a cycle", **rows) from None
 
 
-# Reads an ONNX file. It is never executed; sizes are checked before memory is taken.
+# Files and their messages.
 
 MAX_BYTES = (1 << 31) - 1  # of protobuf
 MOST_NODES = 20_000

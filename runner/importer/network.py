@@ -1,4 +1,7 @@
-"""`OnnxNetwork`: a cell made from an ONNX file, with the names of the file."""
+"""`OnnxNetwork`: a cell made from an ONNX file, with the names of the file.
+
+Before it: weights that the file has several times, which initializers are trained, and what cannot be imported.
+"""
 
 import re
 from collections import Counter, defaultdict
@@ -242,7 +245,7 @@ def _line(operator: str, nodes: list[OnnxNode]) -> str:
     return f"{operator}, opset {nodes[0].opset}: {some([node.name for node in nodes], 3)}"
 
 
-# `OnnxNetwork`: a cell made from an ONNX file, with the names of the file.
+# The cell.
 
 NOTHING: Mapping[str, Any] = {}
 LABELS = "ZipMap", "ai.onnx.ml.ZipMap"

@@ -1,4 +1,7 @@
-"""`NodeCall`: a node of an imported network with its rule, executed once in each step."""
+"""`NodeCall`: a node of an imported network with its rule, executed once in each step.
+
+Before it: batches of another size than that of the file, and the table of rules, which `rules/` fills.
+"""
 
 import inspect
 import linecache
@@ -87,7 +90,7 @@ def _changed(before: Shape, now: Shape) -> int | None:
     return axes[0] if len(axes) == 1 else None
 
 
-# The table of ONNX operators: each has one rule, a function that applies ours. `operators/` fills it.
+# The table of ONNX operators: each has one rule, a function that applies ours. `rules/` fills it.
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -138,7 +141,7 @@ def onnx_operator(operator: str, *, static: Sequence[str] = ()) -> Callable[[T],
     return add
 
 
-# `NodeCall`: a node of an imported network with its rule, executed once in each step.
+# The call of a node.
 
 Known: TypeAlias = np.ndarray | None
 Values: TypeAlias = MutableMapping[str, Any]  # by name: values of the step, and arrays for what is known at import

@@ -266,26 +266,14 @@ from runner.ops.arrangement import (
     DepthToSpace as DepthToSpace,
     Diag as Diag,
     DiagPart as DiagPart,
-    Eps as Eps,
-    Eye as Eye,
-    Fill as Fill,
-    LinSpace as LinSpace,
     Meshgrid as Meshgrid,
     MirrorPad as MirrorPad,
-    Ones as Ones,
     Padding as Padding,
     ParallelConcat as ParallelConcat,
-    Range as Range,
     ReverseSequence as ReverseSequence,
     SpaceToBatch as SpaceToBatch,
     SpaceToBatchND as SpaceToBatchND,
     SpaceToDepth as SpaceToDepth,
-    Split as Split,
-    Squeeze as Squeeze,
-    Stack as Stack,
-    Tile as Tile,
-    Unstack as Unstack,
-    Zeros as Zeros,
 )
 from runner.ops.array import (
     Cast as Cast,
@@ -296,8 +284,20 @@ from runner.ops.array import (
     Identity as Identity,
     Pad as Pad,
     Reshape as Reshape,
+    ReverseV2 as ReverseV2,
     Slice as Slice,
+    Split as Split,
+    Squeeze as Squeeze,
+    Stack as Stack,
     Transpose as Transpose,
+    Unstack as Unstack,
+)
+from runner.ops.collectives import (
+    AllReduce as AllReduce,
+    AllReduceMoments as AllReduceMoments,
+    ChannelMoments as ChannelMoments,
+    NormalizeChannels as NormalizeChannels,
+    ReduceOp as ReduceOp,
 )
 from runner.ops.composite import (
     Assign as Assign,
@@ -324,7 +324,7 @@ from runner.ops.composite import (
     tensor_dot as tensor_dot,
     uniform as uniform,
 )
-from runner.ops.convolution.operators import (
+from runner.ops.convolution.conv import (
     Conv2D as Conv2D,
     Conv2DBackpropFilter as Conv2DBackpropFilter,
     Conv2DBackpropInput as Conv2DBackpropInput,
@@ -340,18 +340,30 @@ from runner.ops.convolution.resize import (
     ResizeBilinear as ResizeBilinear,
     ResizeNearestNeighbor as ResizeNearestNeighbor,
 )
-from runner.ops.cumulative import (
-    CumProd as CumProd,
-    ReverseV2 as ReverseV2,
+from runner.ops.creation import (
+    Eps as Eps,
+    Eye as Eye,
+    Fill as Fill,
+    LinSpace as LinSpace,
+    Ones as Ones,
+    OnesLike as OnesLike,
+    Range as Range,
+    Zeros as Zeros,
+    ZerosLike as ZerosLike,
 )
 from runner.ops.distributions import (
-    Dropout2D as Dropout2D,
-    Dropout3D as Dropout3D,
+    Gamma as Gamma,
     Multinomial as Multinomial,
     Poisson as Poisson,
     RandomCategorical as RandomCategorical,
     Randperm as Randperm,
+    StandardLaplace as StandardLaplace,
+    StandardNormal as StandardNormal,
+    TruncatedNormal as TruncatedNormal,
+    UniformInt as UniformInt,
+    UniformReal as UniformReal,
 )
+from runner.ops.dropout import Dropout as Dropout, Dropout2D as Dropout2D, Dropout3D as Dropout3D
 from runner.ops.effects import (
     HistogramSummary as HistogramSummary,
     ImageSummary as ImageSummary,
@@ -363,25 +375,12 @@ from runner.ops.effects import (
 from runner.ops.elementwise.arithmetic import (
     Abs as Abs,
     Add as Add,
-    BitwiseAnd as BitwiseAnd,
-    BitwiseOr as BitwiseOr,
-    BitwiseXor as BitwiseXor,
     Ceil as Ceil,
-    Cos as Cos,
     Exp as Exp,
-    FloatStatus as FloatStatus,
     Floor as Floor,
-    FloorDiv as FloorDiv,
-    FloorMod as FloorMod,
-    Invert as Invert,
-    IsFinite as IsFinite,
-    IsInf as IsInf,
-    IsNan as IsNan,
     Log as Log,
-    Mod as Mod,
     Mul as Mul,
     Neg as Neg,
-    OnesLike as OnesLike,
     Pow as Pow,
     RealDiv as RealDiv,
     Reciprocal as Reciprocal,
@@ -389,16 +388,24 @@ from runner.ops.elementwise.arithmetic import (
     Round as Round,
     Rsqrt as Rsqrt,
     Sign as Sign,
-    Sin as Sin,
     Sqrt as Sqrt,
     Square as Square,
+    SquaredDifference as SquaredDifference,
     Sub as Sub,
-    ZerosLike as ZerosLike,
 )
 from runner.ops.elementwise.compare import (
+    ApproximateEqual as ApproximateEqual,
+    BitwiseAnd as BitwiseAnd,
+    BitwiseOr as BitwiseOr,
+    BitwiseXor as BitwiseXor,
     Equal as Equal,
+    FloatStatus as FloatStatus,
     Greater as Greater,
     GreaterEqual as GreaterEqual,
+    Invert as Invert,
+    IsFinite as IsFinite,
+    IsInf as IsInf,
+    IsNan as IsNan,
     Less as Less,
     LessEqual as LessEqual,
     LogicalAnd as LogicalAnd,
@@ -407,17 +414,15 @@ from runner.ops.elementwise.compare import (
     Maximum as Maximum,
     Minimum as Minimum,
     NotEqual as NotEqual,
-    ReduceMax as ReduceMax,
-    ReduceMin as ReduceMin,
-    ReduceProd as ReduceProd,
     Select as Select,
 )
 from runner.ops.elementwise.division import (
-    ApproximateEqual as ApproximateEqual,
     Div as Div,
     DivNoNan as DivNoNan,
+    FloorDiv as FloorDiv,
+    FloorMod as FloorMod,
+    Mod as Mod,
     MulNoNan as MulNoNan,
-    SquaredDifference as SquaredDifference,
     TruncateDiv as TruncateDiv,
     TruncateMod as TruncateMod,
     Xdivy as Xdivy,
@@ -431,11 +436,13 @@ from runner.ops.elementwise.functions import (
     Atan as Atan,
     Atan2 as Atan2,
     Atanh as Atanh,
+    Cos as Cos,
     Cosh as Cosh,
     Erf as Erf,
     Erfc as Erfc,
     Expm1 as Expm1,
     Log1p as Log1p,
+    Sin as Sin,
     Sinh as Sinh,
     Tan as Tan,
 )
@@ -454,16 +461,14 @@ from runner.ops.indexing.gather import (
     GatherNd as GatherNd,
     OneHot as OneHot,
     ScatterNd as ScatterNd,
-    ScatterReduce as ScatterReduce,
-    Sort as Sort,
-    TensorScatterUpdate as TensorScatterUpdate,
-    TopK as TopK,
     UnsortedSegmentSum as UnsortedSegmentSum,
 )
+from runner.ops.indexing.scatter import ScatterReduce as ScatterReduce, TensorScatterUpdate as TensorScatterUpdate
 from runner.ops.indexing.slices import (
     StridedSlice as StridedSlice,
     StridedSliceGrad as StridedSliceGrad,
 )
+from runner.ops.indexing.sort import Sort as Sort, TopK as TopK
 from runner.ops.loss import (
     SoftmaxCrossEntropyWithLogits as SoftmaxCrossEntropyWithLogits,
     SparseSoftmaxCrossEntropyWithLogits as SparseSoftmaxCrossEntropyWithLogits,
@@ -492,28 +497,17 @@ from runner.ops.optimizer import (
     Adam as Adam,
     ApplyMomentum as ApplyMomentum,
 )
-from runner.ops.random import (
-    Dropout as Dropout,
-    Gamma as Gamma,
-    StandardLaplace as StandardLaplace,
-    StandardNormal as StandardNormal,
-    TruncatedNormal as TruncatedNormal,
-    UniformInt as UniformInt,
-    UniformNumbers as UniformNumbers,
-    UniformReal as UniformReal,
-)
+from runner.ops.random import UniformNumbers as UniformNumbers
 from runner.ops.reduce import (
     Argmax as Argmax,
     Argmin as Argmin,
     BroadcastTo as BroadcastTo,
+    CumProd as CumProd,
     CumSum as CumSum,
+    ReduceMax as ReduceMax,
     ReduceMean as ReduceMean,
+    ReduceMin as ReduceMin,
+    ReduceProd as ReduceProd,
     ReduceSum as ReduceSum,
-)
-from runner.ops.sync_batchnorm import (
-    AllReduce as AllReduce,
-    AllReduceMoments as AllReduceMoments,
-    ChannelMoments as ChannelMoments,
-    NormalizeChannels as NormalizeChannels,
-    ReduceOp as ReduceOp,
+    Tile as Tile,
 )

@@ -1,4 +1,7 @@
-"""Activation functions."""
+"""Activation functions: ReLU, Sigmoid, Tanh, Softmax; their variants and approximations; and smooth ones.
+
+Each has its gradient beside it, as an operator of its own where that is one pass over memory (`ReluGrad`).
+"""
 
 import math
 from collections.abc import Sequence
@@ -12,9 +15,9 @@ from runner.core.operators import Gradient, Primitive, family, primitive
 from runner.core.precision import Needs
 from runner.core.values import Tensor, Value
 from runner.ops.array import Reshape, require
-from runner.ops.elementwise.arithmetic import Abs, Reciprocal, Unary, UnaryGrad, computed_in_blocks, in_blocks
+from runner.ops.elementwise.arithmetic import Abs, Reciprocal
+from runner.ops.elementwise.base import Smooth, Unary, UnaryGrad, computed_in_blocks, in_blocks
 from runner.ops.elementwise.compare import Greater, Select
-from runner.ops.elementwise.division import Smooth
 from runner.ops.reduce import ReduceSum, unbroadcast
 from runner.types import Shape, TensorType
 

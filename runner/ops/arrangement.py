@@ -1,26 +1,20 @@
-"""Operators that rearrange, repeat or pad elements, composed of others: diagonals, blocks, mirrored edges."""
+"""Operators that rearrange, mirror or pad elements, composed of others: diagonals, grids, edges, blocks of images."""
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from runner import dtype as dt
-from runner.core.interpreter import is_nested
-from runner.core.lowering import Builder, Form
-from runner.core.operators import ComposedOperator, Gradient, Primitive, primitive
+from runner.core.operators import ComposedOperator
 from runner.core.values import Symbol, Tensor, Value
-from runner.errors import ConfigError
-from runner.ops.array import Concat, Pad, Reshape, Reshaping, Slice, Transpose, as_tuples, require
-from runner.ops.composition import as_tensors, as_value, require_floats
-from runner.ops.cumulative import ReverseV2
+from runner.ops.array import Concat, Pad, Reshape, ReverseV2, Slice, Transpose, require
+from runner.ops.composition import as_tensors, as_value
 from runner.ops.elementwise.compare import Greater, Select
 from runner.ops.indexing.gather import GatherD
 from runner.ops.indexing.slices import StridedSlice
-from runner.ops.reduce import BroadcastTo, ReduceSum
-from runner.types import Shape, TensorType, resolve_axes
+from runner.ops.reduce import BroadcastTo
+
+# Diagonals and grids.
 
 
 @dataclass(frozen=True)
@@ -66,6 +60,9 @@ class Meshgrid(ComposedOperator):
         shape = tuple(xs[places.index(k)].size for k in range(len(xs)))
         aligned = [_along(x, place, len(xs)) for place, x in zip(places, xs, strict=True)]
         return tuple(BroadcastTo(shape)(x) for x in aligned)
+
+
+# Edges, joins and reversed beginnings.
 
 
 @dataclass(frozen=True)
@@ -151,6 +148,9 @@ class ReverseSequence(ComposedOperator):
 def _along(vector: Value, axis: int, ndim: int) -> Value:
     """A vector along an axis, with length 1 in the others."""
     return Reshape(tuple(-1 if k == axis else 1 for k in range(ndim)))(vector)
+
+
+# Blocks of the height and width of images, moved to the channels or to the batch.
 
 
 @dataclass(frozen=True)
@@ -255,251 +255,3 @@ def _two_pairs(given: Any) -> tuple[tuple[int, int], ...]:
     fits = len(pairs) == 2 and all(len(pair) == 2 and min(pair) >= 0 for pair in pairs)
     require(fits, "needs (before, after) for height and width, from 0", given=given)
     return pairs
-
-
-# Operators that split and join tensors along an axis, and that remove or repeat axes.
-
-
-class TupleOutput(Primitive):
-    """Base of operators that always return a tuple, even of a single tensor."""
-
-    computes: ClassVar = False
-
-    def __call__(self, *operands: Any) -> Any:
-        outputs = super().__call__(*operands)
-        return outputs if isinstance(outputs, tuple) else (outputs,)
-
-
-def split_evenly(b: Builder, x: str, axis: int, count: int) -> tuple[str, ...]:
-    """Lower a split into `count` equal parts, by Slices: unused ones can be removed, unused outputs of a Split not."""
-    length = b.type(x).shape[axis] // count
-    ends = [(k * length, (k + 1) * length) for k in range(count)]
-    return tuple(b.node("Slice", (x, b.const([low]), b.const([high]), b.const([axis]))) for low, high in ends)
-
-
-@primitive
-class Split(TupleOutput):
-    """A tuple of `output_num` equal parts of a tensor along `axis`. The adjoint is Concat."""
-
-    axis: int = 0
-    output_num: int = 1
-
-    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
-        (axis,) = resolve_axes(self.axis, x.ndim)
-        fits = self.output_num >= 1 and x.shape[axis] % self.output_num == 0
-        require(fits, "the axis does not split evenly", x=x, axis=self.axis, output_num=self.output_num)
-        part = x.with_shape(*x.shape[:axis], x.shape[axis] // self.output_num, *x.shape[axis + 1 :])
-        return (part,) * self.output_num
-
-    def kernel(self, x: np.ndarray) -> tuple[np.ndarray, ...]:
-        return tuple(np.split(x, self.output_num, self.axis))
-
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (Concat(self.axis)(*douts),)
-
-    def lower(self, b: Builder, x: str) -> tuple[str, ...]:
-        return split_evenly(b, x, self.axis % b.type(x).ndim, self.output_num)
-
-
-@primitive
-class Unstack(TupleOutput):
-    """A tuple of the tensors along `axis`, without that axis. The adjoint is Stack."""
-
-    axis: int = 0
-
-    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
-        (axis,) = resolve_axes(self.axis, x.ndim)
-        require(x.shape[axis] >= 1, "the axis has length 0", x=x, axis=self.axis)
-        return (x.with_shape(*x.shape[:axis], *x.shape[axis + 1 :]),) * x.shape[axis]
-
-    def kernel(self, x: np.ndarray) -> tuple[np.ndarray, ...]:
-        return tuple(np.moveaxis(x, self.axis, 0))
-
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (Stack(self.axis % inputs[0].ndim)(*douts),)
-
-    def lower(self, b: Builder, x: str) -> tuple[str, ...]:
-        types = self.infer(b.type(x))
-        axis = self.axis % b.type(x).ndim
-        return tuple(b.reshape(part, types[0].shape) for part in split_evenly(b, x, axis, len(types)))
-
-
-@primitive
-class Stack(Primitive):
-    """Tensors of one type joined along a new axis."""
-
-    computes: ClassVar = False
-
-    axis: int = 0
-
-    def infer(self, *xs: TensorType) -> TensorType:
-        require(len(xs) > 0, "needs at least one tensor")
-        require(len(set(xs)) == 1, "all tensors must have one type", given=", ".join(map(str, xs)))
-        at = self._at(xs[0].ndim)
-        return xs[0].with_shape(*xs[0].shape[:at], len(xs), *xs[0].shape[at:])
-
-    def kernel(self, *xs: np.ndarray) -> np.ndarray:
-        return np.stack(xs, self.axis)
-
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return tuple(Unstack(self.axis)(douts[0]))
-
-    def lower(self, b: Builder, *xs: str) -> str:
-        shape, at = b.type(xs[0]).shape, self._at(b.type(xs[0]).ndim)
-        return b.node("Concat", [b.reshape(x, (*shape[:at], 1, *shape[at:])) for x in xs], axis=at)
-
-    def _at(self, ndim: int) -> int:
-        require(-ndim - 1 <= self.axis <= ndim, "axis out of range", axis=self.axis, allowed=f"{-ndim - 1} to {ndim}")
-        return self.axis % (ndim + 1)
-
-
-@primitive
-class Squeeze(Reshaping):
-    """x without the axes in `axis`, which must have length 1; () removes all axes of length 1."""
-
-    axis: int | tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "axis", as_tuples(self.axis))
-
-    def infer(self, x: TensorType) -> TensorType:
-        ones = tuple(k for k, n in enumerate(x.shape) if n == 1)
-        removed = ones if self.axis == () else resolve_axes(self.axis, x.ndim)
-        require(set(removed) <= set(ones), "only axes of length 1 can be removed", x=x, axis=self.axis)
-        return x.with_shape(*(n for k, n in enumerate(x.shape) if k not in removed))
-
-    def kernel(self, x: np.ndarray) -> np.ndarray:
-        return x.reshape(self.infer(TensorType.of(x)).shape)
-
-    def forms(self, x: TensorType) -> Sequence[Form]:
-        return (Form("plain", self.lower),)
-
-
-@primitive
-class Tile(Primitive):
-    """x repeated `multiples` times along each axis; more multiples than axes add leading axes."""
-
-    computes: ClassVar = False
-
-    multiples: Shape = ()
-    statics: ClassVar = ("multiples",)
-
-    def infer(self, x: TensorType) -> TensorType:
-        fits = len(self.multiples) >= x.ndim and all(m >= 1 for m in self.multiples)
-        require(fits, "needs a positive multiple for each axis", x=x, multiples=self.multiples)
-        return x.with_shape(*(m * n for m, n in zip(self.multiples, self._with_leading_axes(x.shape), strict=True)))
-
-    def kernel(self, x: np.ndarray) -> np.ndarray:
-        return np.tile(x, self.multiples)
-
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        shape = self._with_leading_axes(inputs[0].shape)
-        interleaved = tuple(k for pair in zip(self.multiples, shape, strict=True) for k in pair)
-        if math.prod(self.multiples) == 1:
-            return (Reshape(inputs[0].shape)(douts[0]),)
-        summed = ReduceSum(axis=tuple(range(0, len(interleaved), 2)))(Reshape(interleaved)(douts[0]))
-        return (Reshape(inputs[0].shape)(summed),)
-
-    def lower(self, b: Builder, x: str) -> str:
-        return b.node("Tile", (b.reshape(x, self._with_leading_axes(b.type(x).shape)), b.const(list(self.multiples))))
-
-    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
-        return 0 if self.multiples == (1,) * types[0].ndim else None
-
-    def _with_leading_axes(self, shape: Shape) -> Shape:
-        return (*(1,) * (len(self.multiples) - len(shape)), *shape)
-
-
-# Tensors made of numbers: filled ones, ranges, unit matrices.
-
-
-def filled(dtype: dt.DType, shape: int | Shape | list[int], value: Any) -> Value:
-    """A tensor whose elements are one number. In a network it is expanded when the graph runs, so that the model does
-    not contain it. Raises ShapeError for negative lengths."""
-    lengths = (shape,) if isinstance(shape, int) else tuple(shape)
-    require(all(isinstance(n, int) and n >= 0 for n in lengths), "needs lengths of axes, from 0", shape=shape)
-    number = np.asarray(value.asnumpy() if isinstance(value, Tensor) else value, dt.of(dtype).numpy)
-    if not is_nested():
-        return Tensor(np.full(lengths, number))
-    return BroadcastTo(lengths)(Tensor(number))
-
-
-def known(value: Any, what: str) -> Any:
-    """The number of an operand on which a shape depends. Raises ConfigError for one that only a running graph has."""
-    if isinstance(value, Value) and not isinstance(value, Tensor):
-        repair = "pass a Python number, or run this network with mode=pynative"
-        raise ConfigError(f"{what} determines a shape, so it must be known before the graph runs", repair=repair)
-    return value.asnumpy().item() if isinstance(value, Tensor) else value
-
-
-@dataclass(frozen=True)
-class Fill(ComposedOperator):
-    """A tensor of element type, shape and number: `Fill()(type, shape, value)`."""
-
-    def compose(self, type: dt.DType, shape: int | Shape, value: Any) -> Value:
-        return filled(type, shape, value)
-
-
-@dataclass(frozen=True)
-class Ones(ComposedOperator):
-    """Ones of a shape and element type: `Ones()(shape, type)`."""
-
-    def compose(self, shape: int | Shape, type: dt.DType) -> Value:
-        return filled(type, shape, 1)
-
-
-@dataclass(frozen=True)
-class Zeros(ComposedOperator):
-    """Zeros of a shape and element type: `Zeros()(shape, type)`."""
-
-    def compose(self, shape: int | Shape, type: dt.DType) -> Value:
-        return filled(type, shape, 0)
-
-
-@dataclass(frozen=True)
-class Eye(ComposedOperator):
-    """Ones on the diagonal of n rows and m columns, else zeros: `Eye()(n, m, type)`."""
-
-    def compose(self, n: int, m: int, t: dt.DType) -> Value:
-        require(n >= 1 and m >= 1, "needs one row and one column at least", n=n, m=m)
-        return Tensor(np.eye(n, m, dtype=dt.of(t).numpy))
-
-
-@dataclass(frozen=True)
-class Range(ComposedOperator):
-    """start, start + delta, ... below limit, in the element type of start. The three must be known: shapes are static.
-
-    `maxlen` limits the length.
-    """
-
-    maxlen: int = 1_000_000
-
-    def compose(self, start: Any, limit: Any, delta: Any) -> Value:
-        dtype = as_value(start).dtype
-        low, high, step = (known(x, name) for x, name in ((start, "start"), (limit, "limit"), (delta, "delta")))
-        require(step != 0, "delta must not be 0", delta=step)
-        count = int(max(0, np.ceil((high - low) / step)))
-        require(count <= self.maxlen, "the range is too long", length=count, allowed=f"up to maxlen={self.maxlen}")
-        return Tensor(np.asarray(low + step * np.arange(count), dtype.numpy))
-
-
-@dataclass(frozen=True)
-class LinSpace(ComposedOperator):
-    """`num` numbers in equal distances from start to stop, both included: `LinSpace()(start, stop, num)`."""
-
-    def compose(self, start: Any, stop: Any, num: int) -> Value:
-        first, last = as_value(start), as_value(stop)
-        require_floats(start=first, stop=last)
-        require(num >= 1, "num must be positive", num=num)
-        steps = Tensor(np.linspace(0.0, 1.0, num, dtype=first.dtype.numpy))
-        return first + (last - first) * steps
-
-
-@dataclass(frozen=True)
-class Eps(ComposedOperator):
-    """The smallest number that changes 1 when it is added, in the type of x (floats)."""
-
-    def compose(self, input_x: Any) -> Value:
-        x = as_value(input_x)
-        require_floats(x=x)
-        return filled(x.dtype, x.shape, np.finfo(x.dtype.numpy).eps)

@@ -1,4 +1,7 @@
-"""Operators that move elements without computing with them."""
+"""Operators that move elements without computing with them: other shapes, orders and element types, parts, and joins.
+
+First what all operators use: the checks of operands, and `known`.
+"""
 
 import math
 from collections.abc import Sequence
@@ -11,9 +14,9 @@ from runner import dtype as dt
 from runner.core.lowering import LAST, Builder, Form, axis_last, elementwise_forms, physical_shape
 from runner.core.operators import Gradient, Primitive, primitive
 from runner.core.precision import Needs
-from runner.core.values import Value
-from runner.errors import ShapeError
-from runner.types import Shape, TensorType
+from runner.core.values import Tensor, Value
+from runner.errors import ConfigError, ShapeError
+from runner.types import Shape, TensorType, resolve_axes
 
 
 def require(holds: bool, what: str, **rows: object) -> None:
@@ -31,6 +34,17 @@ def require_nchw(data_format: str) -> None:
 def as_tuples(value: Any) -> Any:
     """Lists, also inner ones, as tuples: attributes are compared and hashed."""
     return tuple(map(as_tuples, value)) if isinstance(value, list | tuple) else value
+
+
+def known(value: Any, what: str) -> Any:
+    """The number of an operand on which a shape depends. Raises ConfigError for one that only a running graph has."""
+    if isinstance(value, Value) and not isinstance(value, Tensor):
+        repair = "pass a Python number, or run this network with mode=pynative"
+        raise ConfigError(f"{what} determines a shape, so it must be known before the graph runs", repair=repair)
+    return value.asnumpy().item() if isinstance(value, Tensor) else value
+
+
+# The same elements in another shape.
 
 
 class Reshaping(Primitive):
@@ -85,14 +99,6 @@ class Flatten(Reshaping):
         return x.reshape(len(x), math.prod(x.shape[1:]))
 
 
-def reshape_forms(x: TensorType, shape: Shape) -> tuple[Form, ...]:
-    """The forms of an operator that only reshapes: batch last only if the first axis stays."""
-    plain = Form("plain", lambda b, name: b.reshape(name, shape))
-    if not shape or not x.shape or x.shape[0] != shape[0]:
-        return (plain,)
-    return plain, Form("last", lambda b, name: b.reshape(name, physical_shape(shape, LAST)), (LAST,), (LAST,))
-
-
 @primitive
 class ExpandDims(Reshaping):
     """x with a new axis of length 1 at `axis`."""
@@ -107,6 +113,39 @@ class ExpandDims(Reshaping):
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.expand_dims(x, self.axis)
+
+
+@primitive
+class Squeeze(Reshaping):
+    """x without the axes in `axis`, which must have length 1; () removes all axes of length 1."""
+
+    axis: int | tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "axis", as_tuples(self.axis))
+
+    def infer(self, x: TensorType) -> TensorType:
+        ones = tuple(k for k, n in enumerate(x.shape) if n == 1)
+        removed = ones if self.axis == () else resolve_axes(self.axis, x.ndim)
+        require(set(removed) <= set(ones), "only axes of length 1 can be removed", x=x, axis=self.axis)
+        return x.with_shape(*(n for k, n in enumerate(x.shape) if k not in removed))
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        return x.reshape(self.infer(TensorType.of(x)).shape)
+
+    def forms(self, x: TensorType) -> Sequence[Form]:
+        return (Form("plain", self.lower),)
+
+
+def reshape_forms(x: TensorType, shape: Shape) -> tuple[Form, ...]:
+    """The forms of an operator that only reshapes: batch last only if the first axis stays."""
+    plain = Form("plain", lambda b, name: b.reshape(name, shape))
+    if not shape or not x.shape or x.shape[0] != shape[0]:
+        return (plain,)
+    return plain, Form("last", lambda b, name: b.reshape(name, physical_shape(shape, LAST)), (LAST,), (LAST,))
+
+
+# Axes in another order, or read backwards.
 
 
 @primitive
@@ -137,92 +176,36 @@ class Transpose(Primitive):
 
 
 @primitive
-class DynamicShape(Primitive):
-    """The lengths of the axes of x as Int64 (ndim,), read when the graph is executed."""
+class ReverseV2(Primitive):
+    """x with the axes in `axis`, a number or a tuple, in reverse order."""
 
-    onnx: ClassVar = "Shape"
-    needs: ClassVar = Needs.NOTHING
     computes: ClassVar = False
-    is_flat: ClassVar = True
+
+    axis: int | tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "axis", as_tuples(self.axis))
 
     def infer(self, x: TensorType) -> TensorType:
-        return TensorType(dt.int64, (x.ndim,))
+        if self.axis != ():
+            resolve_axes(self.axis, x.ndim)
+        return x
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
-        return np.array(x.shape, np.int64)
-
-    def lower(self, b: Builder, x: str) -> str:
-        return b.node(self.onnx, (x,))
-
-
-@primitive
-class Cast(Primitive):
-    """The values converted to another element type; floats are truncated to ints."""
-
-    needs: ClassVar = Needs.NOTHING
-    computes: ClassVar = False
-
-    dtype: dt.DType = dt.float32
-    statics: ClassVar = ("dtype",)
-
-    def infer(self, x: TensorType) -> TensorType:
-        return x.with_dtype(dt.of(self.dtype))
-
-    def kernel(self, x: np.ndarray) -> np.ndarray:
-        return x.astype(self.dtype.numpy)
+        return np.flip(x, self.axis)
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (Cast(inputs[0].dtype)(douts[0]) if inputs[0].dtype.is_float else None,)
+        return (self(douts[0]),)
 
     def lower(self, b: Builder, x: str) -> str:
-        return b.node("Cast", (x,), to=self.dtype)
-
-    def forms(self, x: TensorType) -> Sequence[Form]:
-        return elementwise_forms(self.lower, x)
-
-    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
-        return 0 if types[0].dtype is self.dtype else None
+        axes = [self.axis] if isinstance(self.axis, int) else list(self.axis)
+        if not axes:
+            return b.node("Identity", (x,))
+        ends = b.const([np.iinfo(np.int64).min] * len(axes))
+        return b.node("Slice", (x, b.const([-1] * len(axes)), ends, b.const(axes), b.const([-1] * len(axes))))
 
 
-@primitive
-class Concat(Primitive):
-    """Tensors concatenated along `axis`."""
-
-    computes: ClassVar = False
-
-    axis: int = 0
-
-    def infer(self, *xs: TensorType) -> TensorType:
-        require(len(xs) > 0, "needs at least one tensor")
-        require(-xs[0].ndim <= self.axis < xs[0].ndim, "axis out of range", axis=self.axis, x=xs[0])
-        at = self.axis % xs[0].ndim
-        rest = {(x.dtype, x.ndim, x.shape[:at], x.shape[at + 1 :]) for x in xs}
-        require(len(rest) == 1, "other axes and element types must agree", axis=self.axis)
-        return xs[0].with_shape(*xs[0].shape[:at], sum(x.shape[at] for x in xs), *xs[0].shape[at + 1 :])
-
-    def kernel(self, *xs: np.ndarray) -> np.ndarray:
-        return np.concatenate(xs, self.axis)
-
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        at = self.axis % inputs[0].ndim
-        ends = np.cumsum([x.shape[at] for x in inputs]).tolist()
-        starts = [0, *ends[:-1]]
-        return [_slice_gradient(douts[0], at, start, x) for start, x in zip(starts, inputs, strict=True)]
-
-    def lower(self, b: Builder, *xs: str) -> str:
-        return b.node("Concat", xs, axis=self.axis)
-
-    def forms(self, *xs: TensorType) -> Sequence[Form]:
-        plain, ndim = Form("plain", self.lower), xs[0].ndim
-        if ndim < 2:
-            return (plain,)
-        moved = Concat(axis_last(self.axis, ndim))
-        return plain, Form("last", moved.lower, (LAST,) * len(xs), (LAST,))
-
-
-def _slice_gradient(dout: Value, axis: int, start: int, like: Value) -> Gradient:
-    begin = tuple(start if k == axis else 0 for k in range(like.ndim))
-    return lambda: Slice(begin, like.shape)(dout)
+# Blocks of a tensor, and elements around it.
 
 
 @primitive
@@ -293,7 +276,192 @@ class Pad(Primitive):
         return (Form("plain", self.lower), *[last] * (x.ndim > 1))
 
 
-# `Identity`: gives a value a second handle, from which gradients can be computed.
+# Tensors joined along an axis, and split.
+
+
+@primitive
+class Concat(Primitive):
+    """Tensors concatenated along `axis`."""
+
+    computes: ClassVar = False
+
+    axis: int = 0
+
+    def infer(self, *xs: TensorType) -> TensorType:
+        require(len(xs) > 0, "needs at least one tensor")
+        require(-xs[0].ndim <= self.axis < xs[0].ndim, "axis out of range", axis=self.axis, x=xs[0])
+        at = self.axis % xs[0].ndim
+        rest = {(x.dtype, x.ndim, x.shape[:at], x.shape[at + 1 :]) for x in xs}
+        require(len(rest) == 1, "other axes and element types must agree", axis=self.axis)
+        return xs[0].with_shape(*xs[0].shape[:at], sum(x.shape[at] for x in xs), *xs[0].shape[at + 1 :])
+
+    def kernel(self, *xs: np.ndarray) -> np.ndarray:
+        return np.concatenate(xs, self.axis)
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        at = self.axis % inputs[0].ndim
+        ends = np.cumsum([x.shape[at] for x in inputs]).tolist()
+        starts = [0, *ends[:-1]]
+        return [_slice_gradient(douts[0], at, start, x) for start, x in zip(starts, inputs, strict=True)]
+
+    def lower(self, b: Builder, *xs: str) -> str:
+        return b.node("Concat", xs, axis=self.axis)
+
+    def forms(self, *xs: TensorType) -> Sequence[Form]:
+        plain, ndim = Form("plain", self.lower), xs[0].ndim
+        if ndim < 2:
+            return (plain,)
+        moved = Concat(axis_last(self.axis, ndim))
+        return plain, Form("last", moved.lower, (LAST,) * len(xs), (LAST,))
+
+
+def _slice_gradient(dout: Value, axis: int, start: int, like: Value) -> Gradient:
+    begin = tuple(start if k == axis else 0 for k in range(like.ndim))
+    return lambda: Slice(begin, like.shape)(dout)
+
+
+@primitive
+class Stack(Primitive):
+    """Tensors of one type joined along a new axis."""
+
+    computes: ClassVar = False
+
+    axis: int = 0
+
+    def infer(self, *xs: TensorType) -> TensorType:
+        require(len(xs) > 0, "needs at least one tensor")
+        require(len(set(xs)) == 1, "all tensors must have one type", given=", ".join(map(str, xs)))
+        at = self._at(xs[0].ndim)
+        return xs[0].with_shape(*xs[0].shape[:at], len(xs), *xs[0].shape[at:])
+
+    def kernel(self, *xs: np.ndarray) -> np.ndarray:
+        return np.stack(xs, self.axis)
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return tuple(Unstack(self.axis)(douts[0]))
+
+    def lower(self, b: Builder, *xs: str) -> str:
+        shape, at = b.type(xs[0]).shape, self._at(b.type(xs[0]).ndim)
+        return b.node("Concat", [b.reshape(x, (*shape[:at], 1, *shape[at:])) for x in xs], axis=at)
+
+    def _at(self, ndim: int) -> int:
+        require(-ndim - 1 <= self.axis <= ndim, "axis out of range", axis=self.axis, allowed=f"{-ndim - 1} to {ndim}")
+        return self.axis % (ndim + 1)
+
+
+class TupleOutput(Primitive):
+    """Base of operators that always return a tuple, even of a single tensor."""
+
+    computes: ClassVar = False
+
+    def __call__(self, *operands: Any) -> Any:
+        outputs = super().__call__(*operands)
+        return outputs if isinstance(outputs, tuple) else (outputs,)
+
+
+@primitive
+class Split(TupleOutput):
+    """A tuple of `output_num` equal parts of a tensor along `axis`. The adjoint is Concat."""
+
+    axis: int = 0
+    output_num: int = 1
+
+    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
+        (axis,) = resolve_axes(self.axis, x.ndim)
+        fits = self.output_num >= 1 and x.shape[axis] % self.output_num == 0
+        require(fits, "the axis does not split evenly", x=x, axis=self.axis, output_num=self.output_num)
+        part = x.with_shape(*x.shape[:axis], x.shape[axis] // self.output_num, *x.shape[axis + 1 :])
+        return (part,) * self.output_num
+
+    def kernel(self, x: np.ndarray) -> tuple[np.ndarray, ...]:
+        return tuple(np.split(x, self.output_num, self.axis))
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (Concat(self.axis)(*douts),)
+
+    def lower(self, b: Builder, x: str) -> tuple[str, ...]:
+        return split_evenly(b, x, self.axis % b.type(x).ndim, self.output_num)
+
+
+@primitive
+class Unstack(TupleOutput):
+    """A tuple of the tensors along `axis`, without that axis. The adjoint is Stack."""
+
+    axis: int = 0
+
+    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
+        (axis,) = resolve_axes(self.axis, x.ndim)
+        require(x.shape[axis] >= 1, "the axis has length 0", x=x, axis=self.axis)
+        return (x.with_shape(*x.shape[:axis], *x.shape[axis + 1 :]),) * x.shape[axis]
+
+    def kernel(self, x: np.ndarray) -> tuple[np.ndarray, ...]:
+        return tuple(np.moveaxis(x, self.axis, 0))
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (Stack(self.axis % inputs[0].ndim)(*douts),)
+
+    def lower(self, b: Builder, x: str) -> tuple[str, ...]:
+        types = self.infer(b.type(x))
+        axis = self.axis % b.type(x).ndim
+        return tuple(b.reshape(part, types[0].shape) for part in split_evenly(b, x, axis, len(types)))
+
+
+def split_evenly(b: Builder, x: str, axis: int, count: int) -> tuple[str, ...]:
+    """Lower a split into `count` equal parts, by Slices: unused ones can be removed, unused outputs of a Split not."""
+    length = b.type(x).shape[axis] // count
+    ends = [(k * length, (k + 1) * length) for k in range(count)]
+    return tuple(b.node("Slice", (x, b.const([low]), b.const([high]), b.const([axis]))) for low, high in ends)
+
+
+# The same elements in the same places: another type, another handle, only the shape.
+
+
+@primitive
+class Cast(Primitive):
+    """The values converted to another element type; floats are truncated to ints."""
+
+    needs: ClassVar = Needs.NOTHING
+    computes: ClassVar = False
+
+    dtype: dt.DType = dt.float32
+    statics: ClassVar = ("dtype",)
+
+    def infer(self, x: TensorType) -> TensorType:
+        return x.with_dtype(dt.of(self.dtype))
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        return x.astype(self.dtype.numpy)
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (Cast(inputs[0].dtype)(douts[0]) if inputs[0].dtype.is_float else None,)
+
+    def lower(self, b: Builder, x: str) -> str:
+        return b.node("Cast", (x,), to=self.dtype)
+
+    def forms(self, x: TensorType) -> Sequence[Form]:
+        return elementwise_forms(self.lower, x)
+
+    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
+        return 0 if types[0].dtype is self.dtype else None
+
+
+@primitive
+class DynamicShape(Primitive):
+    """The lengths of the axes of x as Int64 (ndim,), read when the graph is executed."""
+
+    onnx: ClassVar = "Shape"
+    needs: ClassVar = Needs.NOTHING
+    computes: ClassVar = False
+    is_flat: ClassVar = True
+
+    def infer(self, x: TensorType) -> TensorType:
+        return TensorType(dt.int64, (x.ndim,))
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        return np.array(x.shape, np.int64)
+
+    def lower(self, b: Builder, x: str) -> str:
+        return b.node(self.onnx, (x,))
 
 
 @primitive

@@ -14,22 +14,23 @@ from runner.errors import ConfigError, ShapeError
 from runner.host.lazy import reference_attribute
 from runner.ops.array import Cast, ExpandDims, Reshape, Transpose, require
 from runner.ops.composition import as_value
-from runner.ops.distributions import Multinomial, Poisson
-from runner.ops.elementwise.arithmetic import Log, Sqrt, Square
-from runner.ops.elementwise.compare import Greater, Less, Maximum, Minimum, Select
-from runner.ops.elementwise.division import without_zeros
-from runner.ops.gradient import StopGradient
-from runner.ops.indexing.gather import TopK
-from runner.ops.matrices import BatchMatMul, MatMul
-from runner.ops.random import (
+from runner.ops.distributions import (
     Gamma,
+    Multinomial,
+    Poisson,
     StandardLaplace,
     StandardNormal,
     UniformInt,
     UniformReal,
     full_shape,
-    uniform as draws,
 )
+from runner.ops.elementwise.arithmetic import Log, Sqrt, Square
+from runner.ops.elementwise.compare import Greater, Less, Maximum, Minimum, Select
+from runner.ops.elementwise.division import without_zeros
+from runner.ops.gradient import StopGradient
+from runner.ops.indexing.sort import TopK
+from runner.ops.matrices import BatchMatMul, MatMul
+from runner.ops.random import uniform as draws
 from runner.ops.reduce import BroadcastTo, ReduceSum
 from runner.types import Shape, broadcast, resolve_axes
 

@@ -1,4 +1,7 @@
-"""`Print`: prints values of a network while it runs."""
+"""Operators without outputs, which act in every step: Print, the summary operators, and `ObserveStep`.
+
+PyNative mode emits their operands at once, graph mode after the step, a sink after its call (`core.operators.Effect`).
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import field

@@ -1,4 +1,7 @@
-"""Operators that only change gradients, and cells that compute their own."""
+"""Operators that only change gradients, gradients that a user writes (`bprop`), and gradients as functions.
+
+`core/gradients.py` has the walk backwards through a record; here are the operators and `GradOperation`, which use it.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
@@ -220,7 +223,7 @@ class GradientFunction:
         return tuple(of_tensors) if self.operation.get_all else of_tensors[0]
 
 
-# Operators that affect only gradients.
+# `InsertGradientOf`: a function applied to the gradient.
 
 
 @primitive

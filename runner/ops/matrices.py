@@ -1,4 +1,7 @@
-"""Products of matrices and of stacks of matrices, and addition of a bias."""
+"""Products of matrices and of stacks of matrices, and addition of a bias; first the products of numpy's kernels.
+
+Convolutions use the same products (`blocked_product`, `unpacked_product`, `unpacked_sum`).
+"""
 
 import math
 from collections.abc import Sequence
@@ -88,7 +91,7 @@ def _stacked(x: np.ndarray, step: int) -> np.ndarray:
     return x.reshape(len(x), x.shape[1] // step, step).swapaxes(0, 1)
 
 
-# Products of matrices and of stacks of matrices, and addition of a bias.
+# The operators.
 
 
 @family

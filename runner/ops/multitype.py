@@ -1,8 +1,10 @@
-"""Functions over structures of tensors: a function with one body for each combination of types, and maps of it."""
+"""Functions over structures of tensors: `MultitypeFuncGraph`, a function with one body for each combination of types;
+`Map` and `HyperMap`, which apply a function to the elements of sequences; and `Partial`.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import partial as bind_arguments
-from typing import Any
+from typing import Any, ClassVar
 
 from runner.core.values import Value
 from runner.errors import ConfigError, ShapeError, known_names
@@ -113,13 +115,10 @@ def _is_within(kinds: Sequence[str], others: Sequence[str]) -> bool:
     return all(kind == other or other in KINDS[kind] for kind, other in zip(kinds, others, strict=True))
 
 
-class Map:
-    """`Map(f)(xs, ys)` to (f(xs[0], ys[0]), ...), and `Map()(f, xs, ys)` too; for sequences of equal length.
+class StructureMap:
+    """Base of Map and HyperMap: `recursive` is whether sequences in sequences are mapped, too."""
 
-    Raises ShapeError for sequences of different lengths, and for one sequence among arguments that are none.
-    """
-
-    recursive = False
+    recursive: ClassVar[bool]
 
     def __init__(self, ops: Callable[..., Any] | None = None) -> None:
         if ops is not None and not callable(ops):
@@ -143,7 +142,16 @@ class Map:
         return tuple([self._mapped(function, x) if self.recursive else function(*x) for x in each])
 
 
-class HyperMap(Map):
+class Map(StructureMap):
+    """`Map(f)(xs, ys)` to (f(xs[0], ys[0]), ...), and `Map()(f, xs, ys)` too; for sequences of equal length.
+
+    Raises ShapeError for sequences of different lengths, and for one sequence among arguments that are none.
+    """
+
+    recursive = False
+
+
+class HyperMap(StructureMap):
     """`Map` that also maps the sequences in sequences: the function receives what is no tuple or list."""
 
     recursive = True

@@ -1,13 +1,12 @@
-"""Batch normalisation (Ioffe and Szegedy, 2015) over the channels of (N, C) or (N, C, H, W), and its gradient.
+"""Batch normalisation over channels, and layer normalisation over the last axes: operators, gradients, lowerings.
 
 Attributes, operands and outputs are those of the reference. Variances are computed from centred elements, so that a
-mean far from 0 costs no precision.
+mean far from 0 costs no precision. `collectives.py` normalises with the statistics of all ranks.
 """
 
 from collections.abc import Sequence
 from dataclasses import InitVar
-from functools import partial
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 
@@ -19,249 +18,22 @@ from runner.core.values import Value
 from runner.host.threads import block_length, compute_parts, slices
 from runner.ops.array import require, require_nchw
 from runner.ops.convolution.columns import as_rows, suits_batch_last
-from runner.ops.convolution.operators import Conv2D
-from runner.ops.elementwise.arithmetic import ELEMENT_FLOPS
+from runner.ops.convolution.conv import Conv2D
+from runner.ops.elementwise.base import ELEMENT_FLOPS
 from runner.ops.matrices import BiasAdd
 from runner.types import Shape, TensorType, resolve_axes
 
-# Layer normalisation (Ba, Kiros and Hinton, 2016), and its gradient.
-
-
-@family
-class Normalization(Primitive):
-    """Base: axes from `begin_norm_axis` are normalised; gamma and beta have the axes from `begin_params_axis`."""
-
-    needs_elements: ClassVar = True
-
-    needs: ClassVar = Needs.SINGLE
-
-    begin_norm_axis: int = 1
-    begin_params_axis: int = 1
-    epsilon: float = 1e-7
-
-    def axes(self, ndim: int) -> tuple[int, ...]:
-        """The axes of mean and variance."""
-        return tuple(range(resolve_axes(self.begin_norm_axis, ndim)[0], ndim))
-
-    def params_at(self, ndim: int) -> int:
-        """The first axis of gamma and beta."""
-        return resolve_axes(self.begin_params_axis, ndim)[0]
-
-    def keepdims_shape(self, shape: Shape) -> Shape:
-        """Shape of mean and variance: normalised axes have length 1."""
-        axes = self.axes(len(shape))
-        return tuple(1 if k in axes else n for k, n in enumerate(shape))
-
-    def mean(self, b: Builder, value: str, ndim: int) -> str:
-        """Lower the mean of a value over the normalised axes."""
-        return b.node("ReduceMean", (value, b.const(list(self.axes(ndim)))), keepdims=1)
-
-    def centre_and_deviation(self, b: Builder, x: str, mean: str, variance: str) -> tuple[str, str]:
-        """Lower x - mean and the deviation sqrt(variance + epsilon)."""
-        inside = b.node("Add", (variance, b.const(float(self.epsilon), like=x)))
-        return b.node("Sub", (x, mean)), b.node("Sqrt", (inside,))
-
-
-@primitive
-class LayerNorm(Normalization):
-    """(x - mean) / sqrt(variance + epsilon) * gamma + beta; outputs: y, mean and variance (biased).
-
-    x of floats; gamma and beta have the shape of x from `begin_params_axis`. In mean and variance the normalised axes
-    have length 1. As in the reference, the second and third output have no gradient.
-    """
-
-    flops_each: ClassVar = 7  # as BatchNorm
-    without_gradient: ClassVar = (1, 2)
-
-    def infer(self, x: TensorType, gamma: TensorType, beta: TensorType) -> tuple[TensorType, TensorType, TensorType]:
-        require(x.ndim >= 1 and x.dtype.is_float, "needs floats with at least one axis", x=x)
-        expected = x.with_shape(*x.shape[self.params_at(x.ndim) :])
-        fits = gamma == beta == expected
-        require(fits, "gamma and beta do not match x", x=x, gamma=gamma, beta=beta, expected=expected)
-        few = x.with_shape(*self.keepdims_shape(x.shape))
-        return x, few, few
-
-    def kernel(self, x: np.ndarray, gamma: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        axes = self.axes(x.ndim)
-        mean = x.mean(axes, dtype=x.dtype, keepdims=True)
-        centred = x - mean
-        variance = np.square(centred).mean(axes, dtype=x.dtype, keepdims=True)
-        centred /= np.sqrt(variance + x.dtype.type(self.epsilon))
-        centred *= gamma
-        centred += beta
-        return centred, mean, variance
-
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        (x, gamma, _), (_, mean, variance) = inputs, outputs
-        return tuple(LayerNormGrad(**self.attributes())(x, douts[0], variance, mean, gamma))
-
-    def lower(self, b: Builder, x: str, gamma: str, beta: str) -> tuple[str, str, str]:
-        # Not the LayerNormalization of ONNX, whose third output is 1 / deviation instead of the variance.
-        ndim = b.type(x).ndim
-        mean = self.mean(b, x, ndim)
-        centred = b.node("Sub", (x, mean))
-        variance = self.mean(b, b.node("Mul", (centred, centred)), ndim)
-        normal = b.node("Div", self.centre_and_deviation(b, x, mean, variance))
-        return b.node("Add", (b.node("Mul", (normal, gamma)), beta)), mean, variance
-
-
-@primitive
-class LayerNormGrad(Normalization):
-    """Gradients of LayerNorm with respect to x, gamma and beta: (x, dout, variance, mean, gamma)."""
-
-    flops_each: ClassVar = 11
-
-    def infer(
-        self, x: TensorType, dout: TensorType, variance: TensorType, mean: TensorType, gamma: TensorType
-    ) -> tuple[TensorType, TensorType, TensorType]:
-        expected = LayerNorm(**self.attributes()).infer(x, gamma, gamma)
-        fits = (dout, mean, variance) == expected
-        require(fits, "dout, mean and variance must have LayerNorm's types", dout=dout, mean=mean, variance=variance)
-        return x, gamma, gamma
-
-    def kernel(
-        self, x: np.ndarray, dout: np.ndarray, variance: np.ndarray, mean: np.ndarray, gamma: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        axes, lead = self.axes(x.ndim), tuple(range(self.params_at(x.ndim)))
-        deviation = np.sqrt(variance + x.dtype.type(self.epsilon))
-        normal, weighed = (x - mean) / deviation, dout * gamma
-        along = (weighed * normal).mean(axes, dtype=x.dtype, keepdims=True)
-        dx = (weighed - weighed.mean(axes, dtype=x.dtype, keepdims=True) - normal * along) / deviation
-        return dx, (dout * normal).sum(lead, dtype=x.dtype), dout.sum(lead, dtype=x.dtype)
-
-    def lower(self, b: Builder, x: str, dout: str, variance: str, mean: str, gamma: str) -> tuple[str, str, str]:
-        ndim = b.type(x).ndim
-        centred, deviation = self.centre_and_deviation(b, x, mean, variance)
-        normal, weighed = b.node("Div", (centred, deviation)), b.node("Mul", (dout, gamma))
-        along = b.node("Mul", (normal, self.mean(b, b.node("Mul", (weighed, normal)), ndim)))
-        across = b.node("Sub", (weighed, self.mean(b, weighed, ndim)))
-        dx = b.node("Div", (b.node("Sub", (across, along)), deviation))
-        lead = b.const(list(range(self.params_at(ndim))))
-        parts = b.node("Mul", (dout, normal)), dout
-        # Without leading axes there is nothing to sum; an empty list means all axes without noop_with_empty_axes.
-        dgamma, dbeta = (b.node("ReduceSum", (part, lead), keepdims=0, noop_with_empty_axes=1) for part in parts)
-        return dx, dgamma, dbeta
-
-
-# Batch normalisation in batch-last layout: every channel is one row of memory, with as few passes as possible.
-#
-# LayerNormalization of onnxruntime normalises a row in one pass, accurately for any mean; a convolution of each channel
-# with one number scales and shifts rows in one pass, where Mul and Add take two.
-
-
-class BatchNormAttributes(Protocol):
-    """The attributes of BatchNorm and BatchNormGrad that are used here."""
-
-    @property
-    def is_training(self) -> bool: ...
-    @property
-    def epsilon(self) -> float: ...
-
-
-def forms(op: BatchNormAttributes, momentum: float, x: TensorType) -> tuple[Form, ...]:
-    """The forms of BatchNorm, the fastest first."""
-    lower = partial(forward if op.is_training else inference, op, momentum)
-    return (Form("rows", lower, (LAST,), (LAST,)),) if suits_batch_last(x) else ()
-
-
-def gradient_forms(op: BatchNormAttributes, x: TensorType) -> tuple[Form, ...]:
-    """The forms of BatchNormGrad, the fastest first."""
-    return (
-        (Form("rows", partial(gradient, op), (LAST, LAST), (LAST,)),) if op.is_training and suits_batch_last(x) else ()
-    )
-
-
-def forward(
-    op: BatchNormAttributes, momentum: float, b: Builder, x: str, scale: str, bias: str, mean: str, variance: str
-) -> tuple[str, ...]:
-    """BatchNorm in training."""
-    channels, count = _extent(b, x)
-    normalized, batch_mean, inverse = _normalized(b, x, op.epsilon)
-    batch_mean, inverse = b.reshape(batch_mean, (channels,)), b.reshape(inverse, (channels,))
-    spread = b.node("Sub", (b.node("Reciprocal", (b.node("Mul", (inverse, inverse)),)), b.const(op.epsilon, like=x)))
-    unbiased = b.node("Mul", (spread, b.const(count / max(count - 1, 1), like=x)))
-    averages = moving_average(b, mean, batch_mean, momentum), moving_average(b, variance, unbiased, momentum)
-    return (
-        _shape_like(b, _scale_and_shift(b, normalized, scale, bias, (channels, count)), x),
-        *averages,
-        batch_mean,
-        inverse,
-    )
-
-
-def inference(
-    op: BatchNormAttributes, momentum: float, b: Builder, x: str, scale: str, bias: str, mean: str, variance: str
-) -> tuple[str, ...]:
-    """BatchNorm with given statistics."""
-    inverse = inverse_deviation(b, x, variance, op.epsilon)
-    rows = b.reshape(as_rows(b, x, _extent(b, x)[0]), (1, *_extent(b, x)))
-    result = b.node("BatchNormalization", (rows, scale, bias, mean, variance), epsilon=op.epsilon)
-    return _shape_like(b, result, x), mean, variance, mean, inverse
-
-
-def gradient(
-    op: BatchNormAttributes, b: Builder, dout: str, x: str, scale: str, mean: str, inverse: str
-) -> tuple[str, str, str]:
-    """BatchNormGrad: dx = scale * inverse * (dout - mean of dout - normalized * mean of (dout * normalized))."""
-    channels, count = _extent(b, x)
-    rows, normalized = as_rows(b, dout, channels), _normalized(b, x, op.epsilon)[0]
-    dbias = b.node("ReduceSum", (rows, b.const([1])), keepdims=0)
-    pair = b.reshape(rows, (channels, 1, count)), b.reshape(normalized, (channels, 1, count))
-    dscale = b.reshape(b.node("FusedMatMul", pair, FUSED, transB=1), (channels,))
-    slope = b.node("Mul", (scale, inverse))
-    share = b.node("Mul", (slope, b.const(-1.0 / count, like=x)))
-    rest = _scale_and_shift(
-        b, normalized, b.node("Mul", (share, dscale)), b.node("Mul", (share, dbias)), (channels, count)
-    )
-    operands = b.reshape(rows, (1, channels, 1, count)), b.reshape(slope, (channels, 1, 1, 1)), "", rest
-    return _shape_like(b, b.node("FusedConv", operands, FUSED, group=channels), x), dscale, dbias
-
-
-def inverse_deviation(b: Builder, x: str, variance: str, epsilon: float) -> str:
-    """1 / sqrt(variance + epsilon), (C,) in the element type of x."""
-    deviation = b.node("Sqrt", (b.node("Add", (variance, b.const(epsilon, like=x))),))
-    return b.node("Div", (b.const(1.0, like=x), deviation))
-
-
-def moving_average(b: Builder, moving: str, batch: str, momentum: float) -> str:
-    """The moving mean or variance (C,) after a batch, whose weight is `momentum`."""
-    kept = b.node("Mul", (moving, b.const(1.0 - momentum, like=moving)))
-    return b.node("Add", (kept, b.node("Mul", (batch, b.const(momentum, like=moving)))))
-
-
-def _extent(b: Builder, x: str) -> tuple[int, int]:
-    """Number of channels, and of elements per channel."""
-    channels = b.type(x).shape[1]
-    return channels, b.type(x).size // channels
-
-
-def _normalized(b: Builder, x: str, epsilon: float) -> tuple[str, ...]:
-    """(x - mean) / sqrt(variance + epsilon) as rows, the mean, and 1 / sqrt(variance + epsilon)."""
-    channels, count = _extent(b, x)
-    ones = b.const(np.ones(count, np.float32))
-    return b.nodes("LayerNormalization", (as_rows(b, x, channels), ones), 3, axis=1, epsilon=epsilon)
-
-
-def _scale_and_shift(b: Builder, rows: str, scale: str, shift: str, extent: tuple[int, int]) -> str:
-    """Each row times its scale plus its shift, as an image (1, C, 1, elements)."""
-    channels, count = extent
-    image = b.reshape(rows, (1, channels, 1, count))
-    return b.node("Conv", (image, b.reshape(scale, (channels, 1, 1, 1)), shift), group=channels)
-
-
-def _shape_like(b: Builder, rows: str, x: str) -> str:
-    """Rows in the batch-last shape of x."""
-    shape = b.type(x).shape
-    return b.reshape(rows, (*shape[1:], shape[0]))
-
-
 # Batch normalisation (Ioffe and Szegedy, 2015) over the channels of (N, C) or (N, C, H, W), and its gradient.
+#
+# In batch-last layout every channel is one row of memory, for as few passes as possible: LayerNormalization of
+# onnxruntime normalises a row in one pass, accurately for any mean; a convolution of each channel with one number
+# scales and shifts rows in one pass, where Mul and Add take two.
 
 BLOCK = 1 << 19  # bytes
 
 
 @family
-class ChannelNormalization(Primitive):
+class BatchNormalization(Primitive):
     """Base of both. `is_training`: use mean and variance of the batch, else the operands."""
 
     needs_elements: ClassVar = True
@@ -274,7 +46,7 @@ class ChannelNormalization(Primitive):
 
 
 @primitive
-class BatchNorm(ChannelNormalization):
+class BatchNorm(BatchNormalization):
     """y = (x - mean) / sqrt(variance + epsilon) * scale + bias, for each channel: (x, scale, bias, mean, variance).
 
     x is (N, C) or (N, C, H, W), the others (C,). Outputs: y; the new moving mean and variance, in which the batch has
@@ -355,16 +127,42 @@ class BatchNorm(ChannelNormalization):
         inverse = inverse_deviation(b, x, spread, self.epsilon)
         y = b.node("Mul", (centred, per_channel(b, b.node("Mul", (scale, inverse)), x)))
         unbiased = b.node("Mul", (spread, b.const(count / max(count - 1, 1), like=x)))
-        new_mean = moving_average(b, mean, batch_mean, self.momentum)
-        new_variance = moving_average(b, variance, unbiased, self.momentum)
+        new_mean = lower_moving_average(b, mean, batch_mean, self.momentum)
+        new_variance = lower_moving_average(b, variance, unbiased, self.momentum)
         return b.node("Add", (y, per_channel(b, bias, x))), new_mean, new_variance, batch_mean, inverse
 
     def forms(self, x: TensorType, *channels: TensorType) -> Sequence[Form]:
-        return *forms(self, self.momentum, x), Form("plain", self.lower, penalty=x.size)
+        lower = self._lower_training_rows if self.is_training else self._lower_inference_rows
+        rows = (Form("rows", lower, (LAST,), (LAST,)),) if suits_batch_last(x) else ()
+        return *rows, Form("plain", self.lower, penalty=x.size)
+
+    def _lower_training_rows(
+        self, b: Builder, x: str, scale: str, bias: str, mean: str, variance: str
+    ) -> tuple[str, ...]:
+        """BatchNorm in training."""
+        channels, count = _extent(b, x)
+        normalized, batch_mean, inverse = _normalized(b, x, self.epsilon)
+        batch_mean, inverse = b.reshape(batch_mean, (channels,)), b.reshape(inverse, (channels,))
+        square = b.node("Reciprocal", (b.node("Mul", (inverse, inverse)),))
+        spread = b.node("Sub", (square, b.const(self.epsilon, like=x)))
+        unbiased = b.node("Mul", (spread, b.const(count / max(count - 1, 1), like=x)))
+        new_mean = lower_moving_average(b, mean, batch_mean, self.momentum)
+        new_variance = lower_moving_average(b, variance, unbiased, self.momentum)
+        y = _scale_and_shift(b, normalized, scale, bias, (channels, count))
+        return _shape_like(b, y, x), new_mean, new_variance, batch_mean, inverse
+
+    def _lower_inference_rows(
+        self, b: Builder, x: str, scale: str, bias: str, mean: str, variance: str
+    ) -> tuple[str, ...]:
+        """BatchNorm with given statistics."""
+        inverse = inverse_deviation(b, x, variance, self.epsilon)
+        rows = b.reshape(as_rows(b, x, _extent(b, x)[0]), (1, *_extent(b, x)))
+        result = b.node("BatchNormalization", (rows, scale, bias, mean, variance), epsilon=self.epsilon)
+        return _shape_like(b, result, x), mean, variance, mean, inverse
 
 
 @primitive
-class BatchNormGrad(ChannelNormalization):
+class BatchNormGrad(BatchNormalization):
     """Gradients of BatchNorm with respect to x, scale and bias: (dout, x, scale, reserve_space_1, reserve_space_2).
 
     The reserve spaces are the last two outputs of BatchNorm: mean and 1 / sqrt(variance + epsilon).
@@ -419,7 +217,24 @@ class BatchNormGrad(ChannelNormalization):
         return b.node("Mul", (dx, per_channel(b, b.node("Mul", (scale, inverse)), x))), dscale, dbias
 
     def forms(self, dout: TensorType, x: TensorType, *channels: TensorType) -> Sequence[Form]:
-        return *gradient_forms(self, x), Form("plain", self.lower, penalty=x.size)
+        suits = self.is_training and suits_batch_last(x)
+        rows = (Form("rows", self._lower_rows, (LAST, LAST), (LAST,)),) if suits else ()
+        return *rows, Form("plain", self.lower, penalty=x.size)
+
+    def _lower_rows(self, b: Builder, dout: str, x: str, scale: str, mean: str, inverse: str) -> tuple[str, str, str]:
+        """BatchNormGrad: dx = scale * inverse * (dout - mean of dout - normalized * mean of (dout * normalized))."""
+        channels, count = _extent(b, x)
+        rows, normalized = as_rows(b, dout, channels), _normalized(b, x, self.epsilon)[0]
+        dbias = b.node("ReduceSum", (rows, b.const([1])), keepdims=0)
+        pair = b.reshape(rows, (channels, 1, count)), b.reshape(normalized, (channels, 1, count))
+        dscale = b.reshape(b.node("FusedMatMul", pair, FUSED, transB=1), (channels,))
+        slope = b.node("Mul", (scale, inverse))
+        share = b.node("Mul", (slope, b.const(-1.0 / count, like=x)))
+        rest = _scale_and_shift(
+            b, normalized, b.node("Mul", (share, dscale)), b.node("Mul", (share, dbias)), (channels, count)
+        )
+        operands = b.reshape(rows, (1, channels, 1, count)), b.reshape(slope, (channels, 1, 1, 1)), "", rest
+        return _shape_like(b, b.node("FusedConv", operands, FUSED, group=channels), x), dscale, dbias
 
 
 def check_channels(x: TensorType, **channels: TensorType) -> None:
@@ -435,7 +250,7 @@ def check_channels(x: TensorType, **channels: TensorType) -> None:
 
 
 def channel_rows(x: np.ndarray) -> np.ndarray:
-    """(N, C, ...) as rows (C, elements of the channel); no copy in batch-last memory order (see window.py)."""
+    """(N, C, ...) as rows (C, elements of the channel); no copy in batch-last order (`convolution/windows.py`)."""
     batch_last = x.transpose(*range(1, x.ndim), 0)
     return np.ascontiguousarray(batch_last).reshape(x.shape[1], -1)
 
@@ -482,3 +297,160 @@ def per_channel(b: Builder, channels: str, x: str) -> str:
     """(C,) reshaped to broadcast against x."""
     type = b.type(x)
     return channels if type.ndim == 2 else b.reshape(channels, (1, type.shape[1], 1, 1))
+
+
+def inverse_deviation(b: Builder, x: str, variance: str, epsilon: float) -> str:
+    """1 / sqrt(variance + epsilon), (C,) in the element type of x."""
+    deviation = b.node("Sqrt", (b.node("Add", (variance, b.const(epsilon, like=x))),))
+    return b.node("Div", (b.const(1.0, like=x), deviation))
+
+
+def lower_moving_average(b: Builder, moving: str, batch: str, momentum: float) -> str:
+    """The moving mean or variance (C,) after a batch, whose weight is `momentum`."""
+    kept = b.node("Mul", (moving, b.const(1.0 - momentum, like=moving)))
+    return b.node("Add", (kept, b.node("Mul", (batch, b.const(momentum, like=moving)))))
+
+
+def _extent(b: Builder, x: str) -> tuple[int, int]:
+    """Number of channels, and of elements per channel."""
+    channels = b.type(x).shape[1]
+    return channels, b.type(x).size // channels
+
+
+def _normalized(b: Builder, x: str, epsilon: float) -> tuple[str, ...]:
+    """(x - mean) / sqrt(variance + epsilon) as rows, the mean, and 1 / sqrt(variance + epsilon)."""
+    channels, count = _extent(b, x)
+    ones = b.const(np.ones(count, np.float32))
+    return b.nodes("LayerNormalization", (as_rows(b, x, channels), ones), 3, axis=1, epsilon=epsilon)
+
+
+def _scale_and_shift(b: Builder, rows: str, scale: str, shift: str, extent: tuple[int, int]) -> str:
+    """Each row times its scale plus its shift, as an image (1, C, 1, elements)."""
+    channels, count = extent
+    image = b.reshape(rows, (1, channels, 1, count))
+    return b.node("Conv", (image, b.reshape(scale, (channels, 1, 1, 1)), shift), group=channels)
+
+
+def _shape_like(b: Builder, rows: str, x: str) -> str:
+    """Rows in the batch-last shape of x."""
+    shape = b.type(x).shape
+    return b.reshape(rows, (*shape[1:], shape[0]))
+
+
+# Layer normalisation (Ba, Kiros and Hinton, 2016), and its gradient.
+
+
+@family
+class LayerNormalization(Primitive):
+    """Base: axes from `begin_norm_axis` are normalised; gamma and beta have the axes from `begin_params_axis`."""
+
+    needs_elements: ClassVar = True
+
+    needs: ClassVar = Needs.SINGLE
+
+    begin_norm_axis: int = 1
+    begin_params_axis: int = 1
+    epsilon: float = 1e-7
+
+    def axes(self, ndim: int) -> tuple[int, ...]:
+        """The axes of mean and variance."""
+        return tuple(range(resolve_axes(self.begin_norm_axis, ndim)[0], ndim))
+
+    def params_at(self, ndim: int) -> int:
+        """The first axis of gamma and beta."""
+        return resolve_axes(self.begin_params_axis, ndim)[0]
+
+    def keepdims_shape(self, shape: Shape) -> Shape:
+        """Shape of mean and variance: normalised axes have length 1."""
+        axes = self.axes(len(shape))
+        return tuple(1 if k in axes else n for k, n in enumerate(shape))
+
+    def mean(self, b: Builder, value: str, ndim: int) -> str:
+        """Lower the mean of a value over the normalised axes."""
+        return b.node("ReduceMean", (value, b.const(list(self.axes(ndim)))), keepdims=1)
+
+    def centre_and_deviation(self, b: Builder, x: str, mean: str, variance: str) -> tuple[str, str]:
+        """Lower x - mean and the deviation sqrt(variance + epsilon)."""
+        inside = b.node("Add", (variance, b.const(float(self.epsilon), like=x)))
+        return b.node("Sub", (x, mean)), b.node("Sqrt", (inside,))
+
+
+@primitive
+class LayerNorm(LayerNormalization):
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta; outputs: y, mean and variance (biased).
+
+    x of floats; gamma and beta have the shape of x from `begin_params_axis`. In mean and variance the normalised axes
+    have length 1. As in the reference, the second and third output have no gradient.
+    """
+
+    flops_each: ClassVar = 7  # as BatchNorm
+    without_gradient: ClassVar = (1, 2)
+
+    def infer(self, x: TensorType, gamma: TensorType, beta: TensorType) -> tuple[TensorType, TensorType, TensorType]:
+        require(x.ndim >= 1 and x.dtype.is_float, "needs floats with at least one axis", x=x)
+        expected = x.with_shape(*x.shape[self.params_at(x.ndim) :])
+        fits = gamma == beta == expected
+        require(fits, "gamma and beta do not match x", x=x, gamma=gamma, beta=beta, expected=expected)
+        few = x.with_shape(*self.keepdims_shape(x.shape))
+        return x, few, few
+
+    def kernel(self, x: np.ndarray, gamma: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        axes = self.axes(x.ndim)
+        mean = x.mean(axes, dtype=x.dtype, keepdims=True)
+        centred = x - mean
+        variance = np.square(centred).mean(axes, dtype=x.dtype, keepdims=True)
+        centred /= np.sqrt(variance + x.dtype.type(self.epsilon))
+        centred *= gamma
+        centred += beta
+        return centred, mean, variance
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        (x, gamma, _), (_, mean, variance) = inputs, outputs
+        return tuple(LayerNormGrad(**self.attributes())(x, douts[0], variance, mean, gamma))
+
+    def lower(self, b: Builder, x: str, gamma: str, beta: str) -> tuple[str, str, str]:
+        # Not the LayerNormalization of ONNX, whose third output is 1 / deviation instead of the variance.
+        ndim = b.type(x).ndim
+        mean = self.mean(b, x, ndim)
+        centred = b.node("Sub", (x, mean))
+        variance = self.mean(b, b.node("Mul", (centred, centred)), ndim)
+        normal = b.node("Div", self.centre_and_deviation(b, x, mean, variance))
+        return b.node("Add", (b.node("Mul", (normal, gamma)), beta)), mean, variance
+
+
+@primitive
+class LayerNormGrad(LayerNormalization):
+    """Gradients of LayerNorm with respect to x, gamma and beta: (x, dout, variance, mean, gamma)."""
+
+    flops_each: ClassVar = 11
+
+    def infer(
+        self, x: TensorType, dout: TensorType, variance: TensorType, mean: TensorType, gamma: TensorType
+    ) -> tuple[TensorType, TensorType, TensorType]:
+        expected = LayerNorm(**self.attributes()).infer(x, gamma, gamma)
+        fits = (dout, mean, variance) == expected
+        require(fits, "dout, mean and variance must have LayerNorm's types", dout=dout, mean=mean, variance=variance)
+        return x, gamma, gamma
+
+    def kernel(
+        self, x: np.ndarray, dout: np.ndarray, variance: np.ndarray, mean: np.ndarray, gamma: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        axes, lead = self.axes(x.ndim), tuple(range(self.params_at(x.ndim)))
+        deviation = np.sqrt(variance + x.dtype.type(self.epsilon))
+        normal, weighed = (x - mean) / deviation, dout * gamma
+        along = (weighed * normal).mean(axes, dtype=x.dtype, keepdims=True)
+        dx = (weighed - weighed.mean(axes, dtype=x.dtype, keepdims=True) - normal * along) / deviation
+        return dx, (dout * normal).sum(lead, dtype=x.dtype), dout.sum(lead, dtype=x.dtype)
+
+    def lower(self, b: Builder, x: str, dout: str, variance: str, mean: str, gamma: str) -> tuple[str, str, str]:
+        ndim = b.type(x).ndim
+        centred, deviation = self.centre_and_deviation(b, x, mean, variance)
+        normal, weighed = b.node("Div", (centred, deviation)), b.node("Mul", (dout, gamma))
+        along = b.node("Mul", (normal, self.mean(b, b.node("Mul", (weighed, normal)), ndim)))
+        across = b.node("Sub", (weighed, self.mean(b, weighed, ndim)))
+        dx = b.node("Div", (b.node("Sub", (across, along)), deviation))
+        lead = b.const(list(range(self.params_at(ndim))))
+        parts = b.node("Mul", (dout, normal)), dout
+        # Without leading axes there is nothing to sum; an empty list means all axes without noop_with_empty_axes.
+        dgamma, dbeta = (b.node("ReduceSum", (part, lead), keepdims=0, noop_with_empty_axes=1) for part in parts)
+        return dx, dgamma, dbeta

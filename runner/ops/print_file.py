@@ -1,4 +1,7 @@
-"""The Print operator: its output on the screen or in a file of the format of the reference."""
+"""What Print operators print: its text, files in the format of the reference, and where it goes.
+
+`Print` (`effects.py`) writes by `write`; the context sets `print_to`; commands read files by `print_entries`.
+"""
 
 import time
 from collections.abc import Iterator, Sequence

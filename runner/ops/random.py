@@ -1,15 +1,12 @@
-"""Random tensors: one operator that draws uniform numbers, and the distributions that are composed of it.
+"""Random numbers that both modes and a resumed run draw alike: a hash of seeds and of a counter, and who draws them.
 
-The numbers are a hash of the seeds of the operator and of a counter, which follows from the global seed, the number of
-the step and that of the draw within it (`runner/ops/random.py`). So both modes and a resumed run draw the same
-numbers. They are not those of the reference.
+The seeds are those of an operator; the counter follows from the global seed, the number of the step and that of the
+draw within it. The numbers are not those of the reference. `distributions.py` and `dropout.py` draw from them.
 """
 
-import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
@@ -21,21 +18,14 @@ from runner import dtype as dt
 from runner.communication.world import world
 from runner.core.interpreter import current
 from runner.core.lowering import Builder
-from runner.core.operators import ComposedOperator, Gradient, Primitive, primitive
-from runner.core.values import Operand, Parameter, Tensor, Value
-from runner.errors import ConfigError
+from runner.core.operators import Primitive, primitive
+from runner.core.values import Parameter, Tensor, Value
 from runner.host import seed as host_seed
-from runner.ops.arrangement import known
-from runner.ops.array import Cast, require
-from runner.ops.composition import as_value, require_floats
-from runner.ops.elementwise.arithmetic import Abs, Cos, Floor, Log, Pow, Sign, Sqrt
-from runner.ops.elementwise.compare import Greater, Less, Select
-from runner.ops.reduce import BroadcastTo
-from runner.types import Shape, TensorType, broadcast
+from runner.ops.array import known, require
+from runner.types import Shape, TensorType
 
-# Random numbers as a hash of a seed, a counter and the number of an element: the same in both modes and everywhere.
-#
-# In arithmetic of both numpy and ONNX: every product is below 2**63.
+# Random numbers as a hash of a seed, a counter and the number of an element, in arithmetic of both numpy and ONNX:
+# every product is below 2**63.
 
 MULTIPLIER = 0x45D9F3B
 MASK = 0xFFFFFFFF
@@ -162,10 +152,9 @@ COUNTER = RandomCounter()
 host_seed.on_change(COUNTER.restart)
 
 
-# Random tensors: one operator that draws uniform numbers, and the distributions that are composed of it.
+# The operator that draws: uniform numbers.
 
 STEP = 2.0**-24  # between the numbers: a float of 24 bits
-ATTEMPTS = 12  # of a rejection that accepts 95% and more: one element of 4 * 10**15 has none
 
 
 def uniform(shape: Any, *seeds: int) -> Value:
@@ -204,167 +193,3 @@ class UniformNumbers(Primitive):
         bits = lower_random_bits(b, self.stream, counter, math.prod(self.shape))
         high = b.node("Cast", (b.node("Div", (bits, b.const(1 << 8))),), to=self.dtype)
         return b.reshape(b.node("Mul", (high, b.const(np.array(STEP, self.dtype.numpy)))), self.shape)
-
-
-def full_shape(shape: Any, *parameters: Operand) -> Shape:
-    """The shape that a shape and the parameters of a distribution broadcast to."""
-    lengths = (shape,) if isinstance(shape, int) else tuple(int(known(n, "shape")) for n in shape)
-    values = [as_value(parameter) for parameter in parameters]
-    like = values[0].type
-    return broadcast(like.with_shape(*lengths), *(like.with_shape(*value.shape) for value in values))
-
-
-@dataclass(frozen=True)
-class Random(ComposedOperator):
-    """Base: two seeds, which distinguish the operators of a network."""
-
-    seed: int = 0
-    seed2: int = 0
-
-    def uniform(self, shape: Any) -> Value:
-        """Float32 numbers from 0 up to, not including, 1."""
-        return uniform(shape, self.seed, self.seed2)
-
-    def normal(self, shape: Any) -> Value:
-        """Float32 numbers of the normal distribution, up to 5.7 deviations from 0."""
-        radius = Sqrt()(Log()(1.0 - self.uniform(shape)) * -2.0)
-        return radius * Cos()(self.uniform(shape) * (2.0 * math.pi))
-
-
-@dataclass(frozen=True)
-class UniformReal(Random):
-    """Float32 numbers of a shape, from 0 up to, not including, 1."""
-
-    def compose(self, shape: Any) -> Value:
-        return self.uniform(shape)
-
-
-@dataclass(frozen=True)
-class UniformInt(Random):
-    """Int32 numbers of a shape, from minval up to, not including, maxval."""
-
-    def compose(self, shape: Any, minval: Any, maxval: Any) -> Value:
-        low, high = Cast(dt.float32)(as_value(minval)), Cast(dt.float32)(as_value(maxval))
-        steps = Cast(dt.int32)(Floor()(self.uniform(shape) * (high - low)))
-        return steps + Cast(dt.int32)(low)
-
-
-@dataclass(frozen=True)
-class StandardNormal(Random):
-    """Float32 numbers of a shape from the normal distribution with mean 0 and deviation 1."""
-
-    def compose(self, shape: Any) -> Value:
-        return self.normal(shape)
-
-
-@dataclass(frozen=True)
-class StandardLaplace(Random):
-    """Float32 numbers of a shape from the Laplace distribution with mean 0 and scale 1."""
-
-    def compose(self, shape: Any) -> Value:
-        centred = self.uniform(shape) - 0.5 + STEP / 2
-        return -Sign()(centred) * Log()(1.0 - 2.0 * Abs()(centred))
-
-
-@dataclass(frozen=True)
-class TruncatedNormal(Random):
-    """Numbers of a shape from the normal distribution within two deviations."""
-
-    dtype: dt.DType = dt.float32
-
-    def compose(self, shape: Any) -> Value:
-        numbers = [self.normal(shape) for _ in range(ATTEMPTS // 2)]
-        result = numbers[0]
-        for other in numbers[1:]:
-            result = Select()(Less()(Abs()(result), 2.0), result, other)
-        within: Value = Select()(Less()(Abs()(result), 2.0), result, Tensor(0.0, dt.float32))
-        return Cast(self.dtype)(within) if self.dtype is not dt.float32 else within
-
-
-@dataclass(frozen=True)
-class Gamma(Random):
-    """Float32 numbers of the gamma distribution with shape alpha and scale beta, in the shape that `shape`, alpha and
-    beta broadcast to; their mean is alpha * beta."""
-
-    def compose(self, shape: Any, alpha: Any, beta: Any) -> Value:
-        shape_of, scale = as_value(alpha), as_value(beta)
-        require_floats(alpha=shape_of, beta=scale)
-        full = full_shape(shape, shape_of, scale)
-        # Below 1, a number of alpha + 1 times a uniform one to the power 1 / alpha.
-        is_small = Less()(shape_of, 1.0)
-        third = Select()(is_small, shape_of + 1.0, shape_of) - 1.0 / 3.0
-        accepted = self._accepted(full, third)
-        power = Pow()(1.0 - self.uniform(full), 1.0 / shape_of)
-        return Select()(is_small, accepted * power, accepted) * scale
-
-    def _accepted(self, shape: Shape, third: Value) -> Value:
-        """By the method of Marsaglia and Tsang: third * (1 + x / sqrt(9 third)) ** 3 of the first accepted x."""
-        result: Value = BroadcastTo(shape)(third)
-        waits: Value = Tensor(np.ones(shape, bool))
-        for _ in range(ATTEMPTS // 2):
-            x = self.normal(shape)
-            base = 1.0 + x / Sqrt()(third * 9.0)
-            cube = base * base * base
-            safe = Select()(Greater()(cube, 0.0), cube, Tensor(1.0, dt.float32))
-            bound = 0.5 * x * x + third * (1.0 - safe + Log()(safe))
-            accepts = Less()(Log()(1.0 - self.uniform(shape)), bound)
-            fits = Select()(Greater()(cube, 0.0), accepts, Tensor(np.zeros((), bool)))
-            result = Select()(waits, Select()(fits, third * safe, result), result)
-            waits = Select()(fits, Tensor(np.zeros((), bool)), waits)
-        return result
-
-
-# Dropout with a mask computed from a seed and a counter, the same in both modes.
-
-
-@primitive
-class Dropout(Primitive):
-    """x / keep_prob where a random number is below `keep_prob`, else 0; and the 0/1 mask.
-
-    The random numbers are a hash of the seeds, `counter` (an Int64 scalar) and element number, so that a step can be
-    repeated in either mode and on any device. Without a counter, as in the reference, `Dropout(keep_prob)(x)` uses that
-    of all random operators (`runner/ops/random.py`).
-    """
-
-    keep_prob: float = 0.5
-    Seed0: int = 0
-    Seed1: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.keep_prob <= 1.0:
-            raise ConfigError("keep_prob out of range", given=self.keep_prob, allowed="above 0, at most 1")
-
-    def __call__(self, *operands: Any) -> Value:
-        if len(operands) != 1:
-            return super().__call__(*operands)
-        stream, counter = use_counter(self.Seed0, self.Seed1)
-        return dataclasses.replace(self, Seed0=stream, Seed1=0)(operands[0], counter)
-
-    def infer(self, x: TensorType, counter: TensorType) -> tuple[TensorType, TensorType]:
-        require(x.dtype.is_float, "needs floats", x=x)
-        require(
-            counter.dtype is dt.int64 and counter.shape == (), "the counter must be an Int64 scalar", counter=counter
-        )
-        return x, x
-
-    def kernel(self, x: np.ndarray, counter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        numbers = random_bits(self._stream, counter, x.size)
-        mask = (numbers < self._limit).astype(x.dtype).reshape(x.shape)
-        return x * mask * np.asarray(1.0 / self.keep_prob, x.dtype), mask
-
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return douts[0] * outputs[1] * (1.0 / self.keep_prob), None
-
-    def lower(self, b: Builder, x: str, counter: str) -> tuple[str, str]:
-        numbers = lower_random_bits(b, self._stream, counter, b.type(x).size)
-        kept = b.node("Less", (numbers, b.const(self._limit)))
-        mask = b.reshape(b.node("Cast", (kept,), to=b.type(x).dtype), b.type(x).shape)
-        return b.node("Mul", (b.node("Mul", (x, mask)), b.const(1.0 / self.keep_prob, like=x))), mask
-
-    @property
-    def _stream(self) -> int:
-        return stream_of(self.Seed0, self.Seed1) if self.Seed1 else stream_of(self.Seed0)
-
-    @property
-    def _limit(self) -> int:
-        return round(self.keep_prob * (MASK + 1))

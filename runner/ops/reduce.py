@@ -1,8 +1,12 @@
-"""Sum, mean, broadcasting (the adjoint of a sum), and positions of extrema."""
+"""Operators along axes: reductions, repeated elements (the adjoint of sums), positions of extrema, cumulated results.
+
+Gradients compare and select by the operators of values, since `elementwise/` imports this file.
+"""
 
 import dataclasses
-from collections.abc import Sequence
-from typing import ClassVar
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -10,11 +14,14 @@ from runner import dtype as dt
 from runner.core.lowering import LAST, Builder, Form, axis_last
 from runner.core.operators import Gradient, Primitive, family, primitive
 from runner.core.precision import Needs
-from runner.core.values import Value
-from runner.ops.array import Reshape, require
+from runner.core.values import Tensor, Value, syntax
+from runner.ops.array import Cast, Reshape, Transpose, require
 from runner.types import Shape, TensorType, broadcast, resolve_axes
 
 Axis = int | tuple[int, ...] | None
+
+
+# Reductions: sum, mean, extrema, product.
 
 
 @family
@@ -66,17 +73,6 @@ class Reduction(Primitive):
         return plain, Form("last", lambda b, name: b.reshape(moved.lower(b, name), shape), (LAST,))
 
 
-def is_nan(b: Builder, x: str) -> str:
-    """1 where x is NaN, else 0, as bytes."""
-    return b.node("Cast", (b.node("IsNaN", (x,)),), to=dt.uint8)
-
-
-def nan_where(b: Builder, mask: str, value: str, dtype: dt.DType) -> str:
-    """NaN where the mask of bytes is not 0, else the value."""
-    nan = b.const(np.array(np.nan, dtype.numpy))
-    return b.node("Where", (b.node("Cast", (mask,), to=dt.bool_), nan, value))
-
-
 @primitive
 class ReduceSum(Reduction):
     """Sum over `axis` (all axes by default)."""
@@ -107,6 +103,79 @@ class ReduceMean(Reduction):
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (self.broadcast_back(douts[0] * (outputs[0].size / inputs[0].size), inputs[0]),)
+
+
+class ReduceExtremum(Reduction):
+    """Base of ReduceMax and ReduceMin: equal extrema share the gradient equally, as in the reference."""
+
+    needs_elements: ClassVar = True
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        (x,), (y,) = inputs, outputs
+        mask = Cast(x.dtype)(syntax.equal(x, self.broadcast_back(y, x)))
+        share = mask / BroadcastTo(x.shape)(ReduceSum(True, self.axes(x))(mask))
+        return (share * self.broadcast_back(douts[0], x),)
+
+    def lower(self, b: Builder, x: str) -> str:
+        """Unlike onnxruntime's, the result of operands with a NaN is NaN."""
+        extremum, dtype = super().lower(b, x), b.type(x).dtype
+        if not dtype.is_float:
+            return extremum
+        axes = b.const(list(self.axes(b.type(x))))
+        any_nan = b.node("ReduceMax", (is_nan(b, x), axes), keepdims=int(self.keep_dims))
+        return nan_where(b, any_nan, extremum, dtype)
+
+
+@primitive
+class ReduceMax(ReduceExtremum):
+    """Largest element over `axis` (all axes by default)."""
+
+    ufunc: ClassVar = np.maximum
+
+
+@primitive
+class ReduceMin(ReduceExtremum):
+    """Smallest element over `axis` (all axes by default)."""
+
+    ufunc: ClassVar = np.minimum
+
+
+@primitive
+class ReduceProd(Reduction):
+    """Product over `axis` (all axes by default).
+
+    The gradient of each element is the product of all others, which is exact for elements of 0, and takes n * n
+    multiplications and elements of memory for a product of n elements.
+    """
+
+    needs: ClassVar = Needs.SINGLE
+    needs_elements: ClassVar = True
+    ufunc: ClassVar = np.multiply
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        (x,), axes = inputs, self.axes(inputs[0])
+        perm = (*(k for k in range(x.ndim) if k not in axes), *axes)
+        moved = Transpose(perm)(x)
+        count = x.size // outputs[0].size
+        rows = Reshape((-1, 1, count))(moved)
+        replaced = syntax.select(Tensor(np.eye(count, dtype=bool)), Tensor(1.0, x.dtype), rows)
+        others = ReduceProd(axis=-1)(replaced)
+        back = tuple(perm.index(k) for k in range(x.ndim))
+        return (self.broadcast_back(douts[0], x) * Transpose(back)(Reshape(moved.shape)(others)),)
+
+
+def is_nan(b: Builder, x: str) -> str:
+    """1 where x is NaN, else 0, as bytes."""
+    return b.node("Cast", (b.node("IsNaN", (x,)),), to=dt.uint8)
+
+
+def nan_where(b: Builder, mask: str, value: str, dtype: dt.DType) -> str:
+    """NaN where the mask of bytes is not 0, else the value."""
+    nan = b.const(np.array(np.nan, dtype.numpy))
+    return b.node("Where", (b.node("Cast", (mask,), to=dt.bool_), nan, value))
+
+
+# Repeated elements: the adjoints of sums, whose own adjoints are sums.
 
 
 @primitive
@@ -156,11 +225,48 @@ def unbroadcast(dout: Value, like: Value) -> Value:
 
 
 @primitive
-class Argmax(Primitive):
-    """Position of the first maximum along `axis`, or of the first NaN, as Int32 (r1.2's default) or `output_type`."""
+class Tile(Primitive):
+    """x repeated `multiples` times along each axis; more multiples than axes add leading axes."""
 
-    onnx: ClassVar = "ArgMax"
+    computes: ClassVar = False
 
+    multiples: Shape = ()
+    statics: ClassVar = ("multiples",)
+
+    def infer(self, x: TensorType) -> TensorType:
+        fits = len(self.multiples) >= x.ndim and all(m >= 1 for m in self.multiples)
+        require(fits, "needs a positive multiple for each axis", x=x, multiples=self.multiples)
+        return x.with_shape(*(m * n for m, n in zip(self.multiples, self._with_leading_axes(x.shape), strict=True)))
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        return np.tile(x, self.multiples)
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        shape = self._with_leading_axes(inputs[0].shape)
+        interleaved = tuple(k for pair in zip(self.multiples, shape, strict=True) for k in pair)
+        if math.prod(self.multiples) == 1:
+            return (Reshape(inputs[0].shape)(douts[0]),)
+        summed = ReduceSum(axis=tuple(range(0, len(interleaved), 2)))(Reshape(interleaved)(douts[0]))
+        return (Reshape(inputs[0].shape)(summed),)
+
+    def lower(self, b: Builder, x: str) -> str:
+        return b.node("Tile", (b.reshape(x, self._with_leading_axes(b.type(x).shape)), b.const(list(self.multiples))))
+
+    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
+        return 0 if self.multiples == (1,) * types[0].ndim else None
+
+    def _with_leading_axes(self, shape: Shape) -> Shape:
+        return (*(1,) * (len(self.multiples) - len(shape)), *shape)
+
+
+# Positions of extrema.
+
+
+@family
+class ExtremumPosition(Primitive):
+    """Base: the position of the first extremum along `axis`, or of the first NaN; `find` is numpy's function."""
+
+    find: ClassVar[Callable[..., Any]]
     is_flat: ClassVar = True
 
     needs_elements: ClassVar = True
@@ -173,7 +279,7 @@ class Argmax(Primitive):
         return TensorType(self.output_type, x.shape[:axis] + x.shape[axis + 1 :])
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
-        return np.asarray(x.argmax(self.axis).astype(self.output_type.numpy))
+        return np.asarray(type(self).find(x, self.axis).astype(self.output_type.numpy))
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return inputs[0].size
@@ -189,16 +295,22 @@ class Argmax(Primitive):
 
 
 @primitive
-class Argmin(Argmax):
+class Argmax(ExtremumPosition):
+    """Position of the first maximum along `axis`, or of the first NaN, as Int32 (r1.2's default) or `output_type`."""
+
+    onnx: ClassVar = "ArgMax"
+    find: ClassVar = np.argmax
+
+
+@primitive
+class Argmin(ExtremumPosition):
     """Position of the first minimum along `axis`, or of the first NaN, as Int32 (r1.2's default) or `output_type`."""
 
     onnx: ClassVar = "ArgMin"
-
-    def kernel(self, x: np.ndarray) -> np.ndarray:
-        return np.asarray(x.argmin(self.axis).astype(self.output_type.numpy))
+    find: ClassVar = np.argmin
 
 
-# Sums of all elements up to each position.
+# Sums and products of all elements up to each position.
 
 
 @primitive
@@ -235,3 +347,61 @@ class CumSum(Primitive):
         at = b.const(np.array(self.axis, np.int64))
         sums = b.node("CumSum", (wide, at), exclusive=int(self.exclusive), reverse=int(self.reverse))
         return sums if has_kernel else b.node("Cast", (sums,), to=dtype)
+
+
+@primitive
+class CumProd(Primitive):
+    """The products of the elements so far along an axis: `CumProd()(x, axis)`.
+
+    `exclusive` leaves the element itself out, so the first product is 1; `reverse` begins at the end of the axis. As in
+    the reference, the gradient divides by x and is NaN where x is 0.
+    """
+
+    needs: ClassVar = Needs.SINGLE
+
+    exclusive: bool = False
+    reverse: bool = False
+    axis: int = 0
+    statics: ClassVar = ("axis",)
+
+    def infer(self, x: TensorType) -> TensorType:
+        resolve_axes(self.axis, x.ndim)
+        require(x.dtype.numpy.kind in "fiu", "needs numbers", x=x)
+        return x
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        turned = np.flip(x, self.axis) if self.reverse else x
+        if self.exclusive:
+            first = np.ones_like(np.take(turned, [0] * (x.shape[self.axis] > 0), self.axis))
+            turned = np.concatenate([first, np.take(turned, range(x.shape[self.axis] - 1), self.axis)], self.axis)
+        result = np.cumprod(turned, self.axis, dtype=x.dtype)
+        return np.flip(result, self.axis) if self.reverse else result
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        """The sum over the products in which an element is, each divided by it."""
+        (x,), (y,) = inputs, outputs
+        axis, count = self.axis % x.ndim, x.shape[self.axis]
+        later = np.tri(count, k=-1 if self.exclusive else 0, dtype=x.dtype.numpy)
+        perm = (*(k for k in range(x.ndim) if k != axis), axis)
+        moved = Transpose(perm)(douts[0] * y)
+        flat = Reshape((x.size // max(count, 1), count))(moved)
+        summed = flat @ Tensor(later.T if self.reverse else later)
+        back = tuple(perm.index(k) for k in range(x.ndim))
+        return (Transpose(back)(Reshape(moved.shape)(summed)) / x,)
+
+    def lower(self, b: Builder, x: str) -> str:
+        """By doubling: products of 1, 2, 4, ... neighbours."""
+        shape, one = b.type(x).shape, b.const(np.array(1, b.type(x).dtype.numpy))
+        axis, count = self.axis % len(shape), shape[self.axis]
+        result = self._shifted(b, x, axis, len(shape), 1, one) if self.exclusive else x
+        step = 1
+        while step < count:
+            result = b.node("Mul", (result, self._shifted(b, result, axis, len(shape), step, one)))
+            step *= 2
+        return b.node("Identity", (result,)) if result == x else result
+
+    def _shifted(self, b: Builder, x: str, axis: int, ndim: int, by: int, one: str) -> str:
+        """The elements moved along the axis, with ones in front: negative padding removes the others."""
+        low, high = [0] * ndim, [0] * ndim
+        low[axis], high[axis] = (-by, by) if self.reverse else (by, -by)
+        return b.node("Pad", (x, b.const(low + high), one))

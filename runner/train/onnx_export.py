@@ -22,7 +22,7 @@ from runner.train.preprocessing import transformed
 from runner.types import TensorType
 
 if TYPE_CHECKING:
-    from runner.compile.onnx.lower import ModelProto
+    from runner.compile.onnx.model import ModelProto
 BATCH = "batch"
 SCORES, PROBABILITIES, CLASS = "logits", "probabilities", "class"
 OUTPUTS = (SCORES, PROBABILITIES, CLASS)

@@ -11,7 +11,8 @@ from run_requests import request_of
 
 import runner
 from runner import dtype, nn, ops
-from runner.compile.program import KernelMeta, Program
+from runner.compile.kernel_meta import KernelMeta
+from runner.compile.program import Program
 from runner.config.schema import RunConfig
 from runner.core.graph import Graph, GraphObserver, GraphObservers
 from runner.device import Device

@@ -1,4 +1,4 @@
-"""Lowered models with the names of their graph: as a listing, and as metadata of the nodes."""
+"""What connects a lowered model with its graph: locations of errors, a listing, and metadata of the nodes."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def _are_near(found: Sequence[float], values: Sequence[float], dtype: np.dtype) 
     return all(abs(x - y) <= abs(np.spacing(dtype.type(y))) for x, y in zip(found, values, strict=True))
 
 
-# Axes of any length in a model: found by comparing what the same function lowers to for several lengths.
+# Models for several lengths: compared, and the constants that differ replaced by their rules.
 
 FreeAxes = Sequence[Mapping[int, str]]  # for each input, the names of its free axes by position
 Use = tuple[int, int]  # numbers of a node and of one of its operands

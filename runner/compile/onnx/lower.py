@@ -1,10 +1,14 @@
-"""Lowering of a graph to a checked ONNX model. Parameters are inputs of the model, updated parameters are outputs."""
+"""Lowering of a graph to a checked ONNX model. Parameters are inputs of the model, updated parameters are outputs.
+
+`lower` makes the model. Every operator adds its own nodes (`Primitive.lower`, or the form that the layout pass chose);
+branches and loops become `If` and `Loop`, whose graphs are lowered alike. `scan.py` makes models of many steps.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,29 +16,104 @@ from runner import dtype as dt
 from runner.compile.onnx.builder import (
     OnnxBuilder,
     ValueNames,
-    all_graphs,
     element_type,
     free_names,
     onnx,
     operands_of,
     rename_operands,
 )
-from runner.compile.onnx.fuse import fuse, is_rounded, narrow, widen
+from runner.compile.onnx.float16 import is_rounded, narrow, widen
+from runner.compile.onnx.fuse import fuse
+from runner.compile.onnx.model import make_model
 from runner.core.graph import NO_LOSS, RETURN_LOSS, Graph
 from runner.core.loops import While, WhileGrad
-from runner.core.lowering import FUSED, PLAIN, Form, Layout, physical_shape, with_layouts
+from runner.core.lowering import PLAIN, Form, Layout, physical_shape, with_layouts
 from runner.core.operators import Node
 from runner.core.source import user_line
 from runner.core.trace import If
-from runner.core.values import Parameter, Symbol, Value
-from runner.errors import ConfigError, InternalError, RunnerError
+from runner.core.values import Symbol, Value
+from runner.errors import ConfigError, RunnerError
 from runner.types import TensorType
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto as ModelProto, NodeProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
+UPDATED = ".updated"  # the input `conv1.weight` has the output `conv1.weight.updated`
 
 
-# Lowering of the nodes of a graph, and of the graphs of its branches, to an ONNX graph.
+def lower(
+    graph: Graph,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    layouts: Mapping[Value, Layout] | None = None,
+    checked: bool = True,
+) -> ModelProto:
+    """The model of a graph: inputs `input_names`, then the parameters; outputs `output_names`, then updates, then the
+    operands of effects. The default names are `input0`, ... and `output0`, ..., also of outputs behind the names.
+
+    Results are plain except for those that have another layout in `layouts`. A model that is only compared with others
+    need not be `checked`. Raises ConfigError when two values have the same name, and InternalError, with the operator,
+    when ONNX rejects the lowered nodes.
+    """
+    input_names = input_names or [f"input{k}" for k in range(len(graph.inputs))]
+    output_names = output_names or ()
+    if len(output_names) > len(graph.outputs):
+        raise ConfigError(NO_LOSS, network=graph.name, repair=RETURN_LOSS)
+    if not graph.results:
+        graph = _with_output(graph)
+    output_names = [*output_names, *(f"output{k}" for k in range(len(output_names), len(graph.outputs)))]
+    results = [*output_names, *(p.name + UPDATED for p in graph.updates), *graph.effect_operands]
+    check_names(graph.name, [*input_names, *(p.name for p in graph.parameters), *results])
+    inputs: dict[Value, str] = dict(zip(graph.inputs, input_names, strict=True))
+    inputs |= {symbol: parameter.name for parameter, symbol in graph.parameters.items()}
+    builder = OnnxBuilder(graph.has_forms)
+    names = ValueNames(builder, inputs)
+    lower_nodes(builder, graph, names)
+    types = {name: x.type for x, name in inputs.items()}
+    outputs = dict(zip(results, graph.results, strict=True))
+    lowered = graph_proto(builder, graph.name, types, outputs, names, layouts or {}, graph.effect_operands)
+    return make_model(lowered if types or outputs else _with_a_value(lowered), checked)
+
+
+def _with_a_value(empty: GraphProto) -> GraphProto:
+    """A graph without inputs and results, with a result that is not read: onnxruntime needs a value."""
+    nothing = onnx.helper.make_node("Constant", [], ["nothing"], value_int=0)
+    outputs = [onnx.helper.make_tensor_value_info("nothing", onnx.TensorProto.INT64, [])]
+    filled: GraphProto = onnx.helper.make_graph([*empty.node, nothing], empty.name, [], outputs)
+    return filled
+
+
+def _with_output(graph: Graph) -> Graph:
+    """The graph with an output that is never read: onnxruntime opens no model without one. The results of such a
+    network, such as the shape of an operand, are known while it is traced."""
+    zero = np.zeros((), np.float32)
+    symbol = Symbol(TensorType.of(zero), "unread")
+    return replace(graph, constants={**graph.constants, symbol: zero}, outputs=(symbol,))
+
+
+def column_names(graph: Graph, columns: Sequence[str], results: Sequence[str]) -> list[str]:
+    """Names of inputs that are columns of a dataset, different from those of parameters and of these results."""
+    parameters = [p.name for p in graph.parameters] + [p.name + UPDATED for p in graph.updates]
+    return free_names(columns, {*parameters, *results})
+
+
+def check_names(graph: str, names: Sequence[str]) -> None:
+    known: set[str] = set()
+    for name in names:
+        if not name:
+            raise ConfigError("a parameter needs a name", graph=graph, repair="make it an attribute of a cell")
+        if name in known:
+            raise ConfigError(
+                "two values have the same name", name=name, graph=graph, repair="rename one of the parameters"
+            )
+        known.add(name)
+
+
+def parameter_values(graph: Graph) -> dict[str, np.ndarray]:
+    """The current values of a graph's parameters by name."""
+    return {p.name: p.array for p in graph.parameters}
+
+
+# The nodes of a graph.
 
 
 def lower_nodes(builder: OnnxBuilder, graph: Graph, names: ValueNames) -> None:
@@ -50,6 +129,26 @@ def lower_nodes(builder: OnnxBuilder, graph: Graph, names: ValueNames) -> None:
             _lower_gradient(builder, node, node.op, names)
         else:
             _lower_node(builder, node, names)
+
+
+def _lower_node(builder: OnnxBuilder, node: Node, names: ValueNames) -> None:
+    builder.operator = node.name
+    form = node.form or Form("plain", node.op.lower)
+    operands = [names.of(x, layout) for x, layout in with_layouts(node.inputs, form.operands)]
+    rounds = is_rounded(node, builder.on_host)
+    try:
+        lowered = form.lower(builder, *(widen(builder, node, form, operands) if rounds else operands))
+    except RunnerError as error:
+        raise error.add(operator=node.name, line=user_line(node.source)) from None
+    results = [lowered] if isinstance(lowered, str) else list(lowered)
+    results = narrow(builder, node, results) if rounds else results
+    for (symbol, layout), name in zip(with_layouts(node.outputs, form.results), results, strict=True):
+        names.bind(symbol, name, layout)
+        if node.op.is_users:
+            builder.declared[name] = symbol.type
+
+
+# Branches and loops: the graphs inside.
 
 
 def _lower_branch(builder: OnnxBuilder, node: Node, names: ValueNames) -> None:
@@ -166,6 +265,9 @@ def _lower_test(builder: OnnxBuilder, op: While | WhileGrad, operands: Sequence[
     return _as_condition(builder, inside, op.test.outputs[0])
 
 
+# Nodes, inputs and outputs as a graph of ONNX.
+
+
 def graph_proto(
     builder: OnnxBuilder,
     name: str,
@@ -186,31 +288,14 @@ def graph_proto(
     graph: GraphProto = onnx.helper.make_graph(
         [_without_unused_outputs(n, used) for n in nodes],
         name,
-        [described(value, type) for value, type in inputs.items()],
-        [described(value, _stored_type(symbol, layouts)) for value, symbol in outputs.items()],
+        [value_info(value, type) for value, type in inputs.items()],
+        [value_info(value, _stored_type(symbol, layouts)) for value, symbol in outputs.items()],
         list(builder.constants.values()),
         value_info=[
-            described(value, type) for value, type in builder.declared.items() if value in computed - set(results)
+            value_info(value, type) for value, type in builder.declared.items() if value in computed - set(results)
         ],
     )
     return graph
-
-
-def _lower_node(builder: OnnxBuilder, node: Node, names: ValueNames) -> None:
-    builder.operator = node.name
-    form = node.form or Form("plain", node.op.lower)
-    operands = [names.of(x, layout) for x, layout in with_layouts(node.inputs, form.operands)]
-    rounds = is_rounded(node, builder.on_host)
-    try:
-        lowered = form.lower(builder, *(widen(builder, node, form, operands) if rounds else operands))
-    except RunnerError as error:
-        raise error.add(operator=node.name, line=user_line(node.source)) from None
-    results = [lowered] if isinstance(lowered, str) else list(lowered)
-    results = narrow(builder, node, results) if rounds else results
-    for (symbol, layout), name in zip(with_layouts(node.outputs, form.results), results, strict=True):
-        names.bind(symbol, name, layout)
-        if node.op.is_users:
-            builder.declared[name] = symbol.type
 
 
 def _name_results(
@@ -246,315 +331,8 @@ def _stored_type(symbol: Symbol, layouts: Mapping[Value, Layout]) -> TensorType:
     return symbol.type.with_shape(*physical_shape(symbol.shape, layouts.get(symbol, PLAIN)))
 
 
-def described(name: str, type: TensorType, stacked: bool = False) -> ValueInfoProto:
+def value_info(name: str, type: TensorType, stacked: bool = False) -> ValueInfoProto:
     """Name and type of an input or output; `stacked` adds the steps of a sink as first axis."""
     shape = ("steps", *type.shape) if stacked else type.shape
     info: ValueInfoProto = onnx.helper.make_tensor_value_info(name, element_type(type.dtype), shape)
     return info
-
-
-# Lowering of a graph to a checked ONNX model. Parameters are inputs of the model, updated parameters are outputs.
-
-OPSETS = {"": 18, FUSED: 1}  # 18: BitwiseXor, and reductions with axes as inputs
-IR_VERSION = 9
-UPDATED = ".updated"  # the input `conv1.weight` has the output `conv1.weight.updated`
-# Suffixes inside a sink, with a colon, which no parameter name contains.
-ENTRY, CARRIED, NEXT, EMITTED = ":entry", ":carried", ":next", ":emitted"
-
-
-def lower(
-    graph: Graph,
-    input_names: Sequence[str] | None = None,
-    output_names: Sequence[str] | None = None,
-    layouts: Mapping[Value, Layout] | None = None,
-    checked: bool = True,
-) -> ModelProto:
-    """The model of a graph: inputs `input_names`, then the parameters; outputs `output_names`, then updates, then the
-    operands of effects. The default names are `input0`, ... and `output0`, ..., also of outputs behind the names.
-
-    Results are plain except for those that have another layout in `layouts`. A model that is only compared with others
-    need not be `checked`. Raises ConfigError when two values have the same name, and InternalError, with the operator,
-    when ONNX rejects the lowered nodes.
-    """
-    input_names = input_names or [f"input{k}" for k in range(len(graph.inputs))]
-    output_names = output_names or ()
-    if len(output_names) > len(graph.outputs):
-        raise ConfigError(NO_LOSS, network=graph.name, repair=RETURN_LOSS)
-    if not graph.results:
-        graph = _with_output(graph)
-    output_names = [*output_names, *(f"output{k}" for k in range(len(output_names), len(graph.outputs)))]
-    results = [*output_names, *(p.name + UPDATED for p in graph.updates), *graph.effect_operands]
-    _check_names(graph.name, [*input_names, *(p.name for p in graph.parameters), *results])
-    inputs: dict[Value, str] = dict(zip(graph.inputs, input_names, strict=True))
-    inputs |= {symbol: parameter.name for parameter, symbol in graph.parameters.items()}
-    builder = OnnxBuilder(graph.has_forms)
-    names = ValueNames(builder, inputs)
-    lower_nodes(builder, graph, names)
-    types = {name: x.type for x, name in inputs.items()}
-    outputs = dict(zip(results, graph.results, strict=True))
-    lowered = graph_proto(builder, graph.name, types, outputs, names, layouts or {}, graph.effect_operands)
-    return _model(lowered if types or outputs else _with_a_value(lowered), checked)
-
-
-def _with_a_value(empty: GraphProto) -> GraphProto:
-    """A graph without inputs and results, with a result that is not read: onnxruntime needs a value."""
-    nothing = onnx.helper.make_node("Constant", [], ["nothing"], value_int=0)
-    outputs = [onnx.helper.make_tensor_value_info("nothing", onnx.TensorProto.INT64, [])]
-    filled: GraphProto = onnx.helper.make_graph([*empty.node, nothing], empty.name, [], outputs)
-    return filled
-
-
-def _with_output(graph: Graph) -> Graph:
-    """The graph with an output that is never read: onnxruntime opens no model without one. The results of such a
-    network, such as the shape of an operand, are known while it is traced."""
-    zero = np.zeros((), np.float32)
-    symbol = Symbol(TensorType.of(zero), "unread")
-    return replace(graph, constants={**graph.constants, symbol: zero}, outputs=(symbol,))
-
-
-def column_names(graph: Graph, columns: Sequence[str], results: Sequence[str]) -> list[str]:
-    """Names of inputs that are columns of a dataset, different from those of parameters and of these results."""
-    parameters = [p.name for p in graph.parameters] + [p.name + UPDATED for p in graph.updates]
-    return free_names(columns, {*parameters, *results})
-
-
-def lower_sunk(
-    fetch: Graph, step: Graph, scanned: Sequence[str], columns: Sequence[str], stepped: Sequence[Parameter] = ()
-) -> ModelProto:
-    """A model that runs many training steps in one call.
-
-    For every entry along the first axis of the inputs `scanned`, `fetch` computes a batch from that entry and the whole
-    `columns`, and `step` trains with it. Parameters that the step updates are carried from one step to the next; those
-    in `stepped` have a separate value for every step. Inputs: scanned, columns, stepped, other parameters. Outputs:
-    `losses`, the updates, and the operands of effects in all steps. Raises as `lower`, and ConfigError when the step
-    updates one of `stepped`.
-    """
-    if not step.outputs:
-        raise ConfigError(NO_LOSS, network=step.name, repair=RETURN_LOSS)
-    names = column_names(step, [*scanned, *columns], ["losses", "loss", *(p.name for p in stepped)])
-    scanned, columns = names[: len(scanned)], names[len(scanned) :]
-    fed = set(stepped)
-    others = [p for p in step.parameters if p not in fed]
-    results = [*(p.name + UPDATED for p in step.updates), "losses", *step.effect_operands]
-    _check_names(step.name, [*scanned, *columns, *(p.name for p in (*stepped, *others)), *results, "loss"])
-    for parameter in stepped:
-        if parameter in step.updates:
-            raise ConfigError("a step may not assign a parameter that follows a schedule", parameter=parameter.name)
-    kinds = dict(zip([*scanned, *columns], (symbol.type for symbol in fetch.inputs), strict=True))
-    entries = {name: kinds[name] for name in scanned} | {p.name: p.type for p in stepped}
-    body = _body(fetch, step, entries, columns)
-    operands = [*(p.name for p in step.updates), *entries]
-    attributes = {"body": body, "num_scan_inputs": len(entries), "name": "sink"}
-    scan = onnx.helper.make_node("Scan", operands, results, **attributes)
-    inputs = [described(name, kind, stacked=name in scanned) for name, kind in kinds.items()]
-    inputs += [described(p.name, p.type, stacked=p in fed) for p in (*stepped, *others)]
-    outputs = [described("losses", step.outputs[0].type, stacked=True)]
-    outputs += [described(p.name + UPDATED, p.type) for p in step.updates]
-    outputs += [described(name, x.type, stacked=True) for name, x in step.effect_operands.items()]
-    return _model(onnx.helper.make_graph([scan], "sink", inputs, outputs))
-
-
-def _body(fetch: Graph, step: Graph, entries: Mapping[str, TensorType], columns: Sequence[str]) -> GraphProto:
-    """The body of the Scan. Inputs: carried parameters and one entry each; outputs: carried parameters and the loss."""
-    scanned = [name + ENTRY for name in entries][: len(fetch.inputs) - len(columns)]
-    builder = OnnxBuilder(step.has_forms)
-    names = ValueNames(builder, dict(zip(fetch.inputs, [*scanned, *columns], strict=True)))
-    lower_nodes(builder, fetch, names)
-    for image, fetched in zip(step.inputs, fetch.outputs, strict=True):
-        names.bind(image, names.of(fetched))
-    for parameter, symbol in step.parameters.items():
-        suffix = CARRIED if parameter in step.updates else ENTRY if parameter.name in entries else ""
-        names.bind(symbol, parameter.name + suffix)
-    lower_nodes(builder, step, names)
-    inputs = {p.name + CARRIED: p.type for p in step.updates} | {n + ENTRY: kind for n, kind in entries.items()}
-    outputs = {p.name + NEXT: s for p, s in step.updates.items()} | {"loss": step.outputs[0]}
-    emitted = {name + EMITTED: x for name, x in step.effect_operands.items()}
-    return graph_proto(builder, "step", inputs, outputs | emitted, names, {}, emitted)
-
-
-def with_defaults(model: ModelProto, parameters: Mapping[str, np.ndarray]) -> bytes:
-    """The serialised model with these values as defaults of the parameters, which remain inputs."""
-    return _with_initializers(model, parameters, keep=set(parameters))
-
-
-def with_constants(model: ModelProto, parameters: Mapping[str, np.ndarray]) -> bytes:
-    """The serialised model with the parameters as constants."""
-    return _with_initializers(model, parameters, keep=set())
-
-
-def with_metadata(model: ModelProto, entries: Mapping[str, str]) -> ModelProto:
-    """The model with these entries of metadata, in this order."""
-    described: ModelProto = onnx.ModelProto()
-    described.CopyFrom(model)
-    onnx.helper.set_model_props(described, dict(entries))
-    return described
-
-
-def _with_initializers(model: ModelProto, parameters: Mapping[str, np.ndarray], keep: set[str]) -> bytes:
-    initialized = onnx.ModelProto()
-    initialized.CopyFrom(model)
-    inputs = [i for i in initialized.graph.input if i.name in keep or i.name not in parameters]
-    del initialized.graph.input[:]
-    initialized.graph.input.extend(inputs)
-    initialized.graph.initializer.extend(
-        onnx.numpy_helper.from_array(np.asarray(v, order="C"), k) for k, v in parameters.items()
-    )
-    return bytes(initialized.SerializeToString(deterministic=True))
-
-
-def _check_names(graph: str, names: Sequence[str]) -> None:
-    known: set[str] = set()
-    for name in names:
-        if not name:
-            raise ConfigError("a parameter needs a name", graph=graph, repair="make it an attribute of a cell")
-        if name in known:
-            raise ConfigError(
-                "two values have the same name", name=name, graph=graph, repair="rename one of the parameters"
-            )
-        known.add(name)
-
-
-def _model(graph: GraphProto, checked: bool = True) -> ModelProto:
-    domains = {"", *(node.domain for inner in all_graphs(graph) for node in inner.node)}
-    opsets = [onnx.helper.make_opsetid(name, version) for name, version in OPSETS.items() if name in domains]
-    model: ModelProto = onnx.helper.make_model(
-        graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="runner"
-    )
-    if checked:
-        check(model)
-    for inner in all_graphs(model.graph):
-        del inner.value_info[:]  # only for the check: a model may be generalized to other lengths of its axes
-    return model
-
-
-def parse_model(content: bytes) -> ModelProto:
-    """The model that was serialised."""
-    model: ModelProto = onnx.ModelProto.FromString(content)
-    return model
-
-
-def check(model: ModelProto) -> ModelProto:
-    """The model, if ONNX accepts it. Raises InternalError."""
-    try:
-        onnx.checker.check_model(model, full_check=True)
-    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as reason:
-        raise InternalError("ONNX does not accept the lowered graph", graph=model.graph.name, reason=reason) from reason
-    return model
-
-
-def parameter_values(graph: Graph) -> dict[str, np.ndarray]:
-    """The current values of a graph's parameters by name."""
-    return {p.name: p.array for p in graph.parameters}
-
-
-# Several training steps in one call: a model whose Scan has the model of one step as its body.
-
-LOSS, LOSSES = "loss", "losses"
-
-
-def repeat_step(
-    step: ModelProto, steps: int, scanned: Sequence[str], carried: Mapping[str, str], counter: str | None = None
-) -> ModelProto:
-    """The model that makes `steps` steps with one batch each, the entries of the inputs `scanned` along a new first
-    axis.
-
-    `carried` maps inputs to the outputs from which the next step takes them; `counter` is an input that is one more in
-    each step. Other inputs are the same in all steps. Outputs: `losses` [steps], then the last values of `carried`.
-    """
-    inputs = {entry.name: entry for entry in step.graph.input}
-    outputs = {entry.name: entry for entry in step.graph.output}
-    states = {name: outputs[result] for name, result in carried.items()}
-    operands = [*carried, *([counter] if counter else []), *scanned]
-    unread = [f"{counter}:end"] if counter else []
-    scan = onnx.helper.make_node(
-        "Scan",
-        operands,
-        [*carried.values(), *unread, LOSSES],
-        name="steps",
-        body=_repeat_step_body(step, scanned, carried, counter),
-        num_scan_inputs=len(scanned),
-    )
-    stacked = [_stacked(inputs[name], name, steps) if name in scanned else inputs[name] for name in inputs]
-    results = [_stacked(outputs[LOSS], LOSSES, steps), *states.values()]
-    model: ModelProto = onnx.ModelProto()
-    model.CopyFrom(step)
-    model.graph.CopyFrom(onnx.helper.make_graph([scan], "train_steps", stacked, results))
-    return check(model)
-
-
-def _repeat_step_body(
-    step: ModelProto, scanned: Sequence[str], carried: Mapping[str, str], counter: str | None
-) -> object:
-    """The graph of one step with its own names of what the graph around it has too."""
-    graph = onnx.GraphProto()
-    graph.CopyFrom(step.graph)
-    inputs, outputs = {x.name: x for x in step.graph.input}, {y.name: y for y in step.graph.output}
-    states = [*carried, *([counter] if counter else [])]
-    renamed = {name: name + CARRIED for name in states} | {name: name + ENTRY for name in scanned}
-    results = {result: name + NEXT for name, result in carried.items()}
-    for node in graph.node:
-        rename_operands(node, renamed | results)
-        node.output[:] = [results.get(name, name) for name in node.output]
-    ends = [_renamed(outputs[carried[name]], name + NEXT) for name in carried]
-    if counter:
-        graph.node.append(_increment(counter, graph.initializer))
-        ends.append(_renamed(inputs[counter], counter + NEXT))
-    for field, entries in (
-        (graph.input, [_renamed(inputs[name], renamed[name]) for name in [*states, *scanned]]),
-        (graph.output, [*ends, outputs[LOSS]]),
-    ):
-        del field[:]
-        field.extend(entries)
-    return graph
-
-
-def _increment(counter: str, constants: object) -> NodeProto:
-    one = onnx.helper.make_tensor(f"{counter}:one", onnx.TensorProto.INT64, [], [1])
-    constants.append(one)  # type: ignore[attr-defined]
-    node: NodeProto = onnx.helper.make_node("Add", [counter + CARRIED, one.name], [counter + NEXT], name="next_step")
-    return node
-
-
-def _renamed(entry: ValueInfoProto, name: str) -> ValueInfoProto:
-    copy: ValueInfoProto = onnx.ValueInfoProto()
-    copy.CopyFrom(entry)
-    copy.name = name
-    return copy
-
-
-def _stacked(entry: ValueInfoProto, name: str, steps: int) -> ValueInfoProto:
-    """An input or output with the steps as its first axis."""
-    stacked = _renamed(entry, name)
-    axes = stacked.type.tensor_type.shape.dim
-    lengths = [onnx.TensorShapeProto.Dimension(dim_value=steps), *axes]
-    copies = [onnx.TensorShapeProto.Dimension.FromString(length.SerializeToString()) for length in lengths]
-    del axes[:]
-    axes.extend(copies)
-    return stacked
-
-
-# The inputs and outputs of a model, for programs that call it.
-
-
-class ModelValue(NamedTuple):
-    """Name, element type (numpy's name) and shape of an input or output; an axis of any length has a name."""
-
-    name: str
-    type: str
-    shape: tuple[int | str, ...]
-
-
-def model_values(model: ModelProto) -> tuple[list[ModelValue], list[ModelValue]]:
-    """The inputs that have to be fed, and the outputs, in the model's order."""
-    constants = {x.name for x in model.graph.initializer}
-    return _values(x for x in model.graph.input if x.name not in constants), _values(model.graph.output)
-
-
-def _values(entries: Iterable[ValueInfoProto]) -> list[ModelValue]:
-    values = []
-    for entry in entries:
-        kind = onnx.helper.tensor_dtype_to_np_dtype(entry.type.tensor_type.elem_type).name
-        axes = entry.type.tensor_type.shape.dim
-        shape = tuple([axis.dim_value if axis.HasField("dim_value") else axis.dim_param or "?" for axis in axes])
-        values.append(ModelValue(entry.name, kind, shape))
-    return values

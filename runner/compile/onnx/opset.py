@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runner.compile.onnx.builder import all_graphs, onnx, source_operators
-from runner.compile.onnx.lower import OPSETS, check
+from runner.compile.onnx.model import OPSETS, check
 from runner.errors import ConfigError, InternalError
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Constant folding: compute values that do not depend on data, and remove operators that change nothing."""
+"""Passes that remove what need not be computed: constants, repetitions, unread values; parameters, for inference."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,6 +12,8 @@ from runner.core.operators import Collective, Node, Primitive
 from runner.core.values import Symbol, Value
 from runner.errors import TrainingError
 from runner.types import TensorType
+
+# Constant folding: compute values that do not depend on data, and remove operators that change nothing.
 
 LIMIT = 1 << 16  # elements; larger results are cheaper to recompute than to store in the model
 
@@ -51,6 +53,54 @@ def _compute(node: Node, values: Sequence[np.ndarray | None]) -> dict[Symbol, np
         return dict(zip(node.outputs, evaluate(node, values), strict=True))  # type: ignore[arg-type]
     except (ArithmeticError, IndexError, ValueError) as error:
         raise TrainingError(f"{node.op.name}: {error}", operator=node.name) from error
+
+
+# Common subexpression elimination: the same operator on the same operands is computed once.
+
+
+def cse(graph: Graph) -> Graph:
+    """Replace nodes by an earlier equal one. Operators are pure, so equal fields and operands suffice."""
+    first: dict[tuple[Primitive, tuple[Value, ...]], Node] = {}
+    renamed: dict[Value, Symbol] = {}
+    kept: list[Node] = []
+    for node in graph.nodes:
+        key = node.op, tuple(renamed.get(x, x) for x in node.inputs)
+        earlier = first.setdefault(key, node)
+        if earlier is node:
+            kept.append(node)
+        else:
+            renamed.update(zip(node.outputs, earlier.outputs, strict=True))  # type: ignore[arg-type]
+    return graph.replace_nodes(kept, renamed)
+
+
+# Dead code elimination: nodes that no result depends on are removed.
+
+
+def dce(graph: Graph) -> Graph:
+    """Keep the nodes, constants and parameters that a result depends on, and all inputs: they are the interface."""
+    needed: set[Value] = set(graph.results)
+    kept: list[Node] = []
+    for node in reversed(graph.nodes):
+        if not needed.isdisjoint(node.outputs):
+            kept.append(node)
+            needed.update(node.inputs)
+    return replace(
+        graph,
+        nodes=tuple(reversed(kept)),
+        constants={s: a for s, a in graph.constants.items() if s in needed},
+        parameters={p: s for p, s in graph.parameters.items() if s in needed or p in graph.updates},
+    )
+
+
+# For inference only: parameters become constants with their current values.
+
+
+def freeze(graph: Graph) -> Graph:
+    """The graph without parameters; a graph with updates is returned unchanged."""
+    if graph.updates:
+        return graph
+    values = {symbol: np.asarray(parameter.array) for parameter, symbol in graph.parameters.items()}
+    return replace(graph, parameters={}, constants={**graph.constants, **values})
 
 
 # For inference only: operators that scale and shift channels are merged into the weights of the operator before.
@@ -102,51 +152,3 @@ class _Merger:
         symbol = Symbol(TensorType.of(array), name)
         self.constants[symbol] = array
         return symbol
-
-
-# Dead code elimination: nodes that no result depends on are removed.
-
-
-def dce(graph: Graph) -> Graph:
-    """Keep the nodes, constants and parameters that a result depends on, and all inputs: they are the interface."""
-    needed: set[Value] = set(graph.results)
-    kept: list[Node] = []
-    for node in reversed(graph.nodes):
-        if not needed.isdisjoint(node.outputs):
-            kept.append(node)
-            needed.update(node.inputs)
-    return replace(
-        graph,
-        nodes=tuple(reversed(kept)),
-        constants={s: a for s, a in graph.constants.items() if s in needed},
-        parameters={p: s for p, s in graph.parameters.items() if s in needed or p in graph.updates},
-    )
-
-
-# Common subexpression elimination: the same operator on the same operands is computed once.
-
-
-def cse(graph: Graph) -> Graph:
-    """Replace nodes by an earlier equal one. Operators are pure, so equal fields and operands suffice."""
-    first: dict[tuple[Primitive, tuple[Value, ...]], Node] = {}
-    renamed: dict[Value, Symbol] = {}
-    kept: list[Node] = []
-    for node in graph.nodes:
-        key = node.op, tuple(renamed.get(x, x) for x in node.inputs)
-        earlier = first.setdefault(key, node)
-        if earlier is node:
-            kept.append(node)
-        else:
-            renamed.update(zip(node.outputs, earlier.outputs, strict=True))  # type: ignore[arg-type]
-    return graph.replace_nodes(kept, renamed)
-
-
-# For inference only: parameters become constants with their current values.
-
-
-def freeze(graph: Graph) -> Graph:
-    """The graph without parameters; a graph with updates is returned unchanged."""
-    if graph.updates:
-        return graph
-    values = {symbol: np.asarray(parameter.array) for parameter, symbol in graph.parameters.items()}
-    return replace(graph, parameters={}, constants={**graph.constants, **values})

@@ -1,4 +1,14 @@
-"""The rules of ONNX operators, by kind."""
+"""The rules of ONNX operators, by kind; each module fills `RULES`."""
 
 from runner.importer.node_call import RULES as RULES
-from runner.importer.rules import elementwise as elementwise, images as images, sequence as sequence, shape as shape
+from runner.importer.rules import (
+    convolution as convolution,
+    elementwise as elementwise,
+    indexing as indexing,
+    normalization as normalization,
+    products as products,
+    recurrent as recurrent,
+    reductions as reductions,
+    resizing as resizing,
+    shape as shape,
+)

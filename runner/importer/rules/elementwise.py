@@ -1,4 +1,4 @@
-"""Rules of operators on single elements: arithmetic, comparison, logic, functions."""
+"""Rules of operators on single elements: arithmetic, comparison, logic, functions, activations."""
 
 from collections.abc import Callable
 from functools import reduce
@@ -10,46 +10,6 @@ from runner import ops
 from runner.core.values import Parameter, Tensor, Value
 from runner.importer.node_call import NodeCall, onnx_operator
 from runner.types import Shape
-
-# Rules of reductions.
-
-Reduction = Callable[[Value, tuple[int, ...], bool], Any]
-SUMS: dict[str, Reduction] = {
-    "ReduceSum": lambda x, axes, keep: ops.ReduceSum(keep)(x, axes),
-    "ReduceMean": lambda x, axes, keep: ops.ReduceMean(keep)(x, axes),
-    "ReduceMax": lambda x, axes, keep: ops.ReduceMax(keep)(x, axes),
-    "ReduceMin": lambda x, axes, keep: ops.ReduceMin(keep)(x, axes),
-    "ReduceProd": lambda x, axes, keep: ops.ReduceProd(keep)(x, axes),
-    "ReduceL1": lambda x, axes, keep: ops.ReduceSum(keep)(ops.Abs()(x), axes),
-    "ReduceL2": lambda x, axes, keep: ops.Sqrt()(ops.ReduceSum(keep)(ops.Square()(x), axes)),
-    "ReduceSumSquare": lambda x, axes, keep: ops.ReduceSum(keep)(ops.Square()(x), axes),
-    "ReduceLogSum": lambda x, axes, keep: ops.Log()(ops.ReduceSum(keep)(x, axes)),
-    "ReduceLogSumExp": lambda x, axes, keep: log_sum_exp(x, axes, keep),
-}
-
-
-def log_sum_exp(x: Value, axes: tuple[int, ...], keep: bool) -> Any:
-    """log(sum(exp(x))), without overflow."""
-    largest = ops.StopGradient()(ops.ReduceMax(True)(x, axes))
-    total = ops.Log()(ops.ReduceSum(True)(ops.Exp()(x - largest), axes)) + largest
-    return total if keep else ops.Squeeze(axes)(total)
-
-
-def _declare(name: str, reduction: Reduction) -> None:
-    def rule(call: NodeCall, x: Value, axes: np.ndarray | None = None) -> Any:
-        chosen = call.setting("axes", axes)
-        if not chosen and call.attribute("noop_with_empty_axes", 0):
-            return x
-        along = tuple(sorted(axis % x.ndim for axis in chosen)) if chosen else tuple(range(x.ndim))
-        return reduction(x, along, bool(call.attribute("keepdims", 1)))
-
-    rule.__doc__ = f"{name.removeprefix('Reduce')} over axes, which are known at import; over all axes without them."
-    onnx_operator(name, static=("axes",))(rule)
-
-
-for _name, _reduction in SUMS.items():
-    _declare(_name, _reduction)
-
 
 # Shapes of values in rules: broadcasting, reshaping without an operator where nothing changes.
 
@@ -77,7 +37,7 @@ def per_channel(channels: Value, ndim: int) -> Value:
     return reshaped(channels, (channels.size, *(1 for _ in range(ndim - 2))))
 
 
-# Rules of operators on single elements: arithmetic, comparison, logic, functions.
+# Arithmetic, comparison, logic, functions.
 
 UNARY: dict[str, Callable[[], Any]] = {
     **{name: getattr(ops, name) for name in ("Abs", "Ceil", "Cos", "Cosh", "Erf", "Exp", "Floor", "Log", "Neg")},
@@ -115,10 +75,10 @@ def declare(name: str, kind: Callable[[], Any], operands: int) -> None:
     onnx_operator(name)(rule)
 
 
-for _arithmetic_name, _kind in UNARY.items():
-    declare(_arithmetic_name, _kind, 1)
-for _arithmetic_name, _kind in BINARY.items():
-    declare(_arithmetic_name, _kind, 2)
+for _name, _kind in UNARY.items():
+    declare(_name, _kind, 1)
+for _name, _kind in BINARY.items():
+    declare(_name, _kind, 2)
 
 
 @onnx_operator("Pow")
@@ -173,8 +133,8 @@ def _folded(name: str, kind: Callable[[], Any]) -> None:
     onnx_operator(name)(rule)
 
 
-for _arithmetic_name, _kind in {"Sum": ops.Add, "Max": ops.Maximum, "Min": ops.Minimum}.items():
-    _folded(_arithmetic_name, _kind)
+for _name, _kind in {"Sum": ops.Add, "Max": ops.Maximum, "Min": ops.Minimum}.items():
+    _folded(_name, _kind)
 
 
 @onnx_operator("Mean")
@@ -195,7 +155,7 @@ def clip(call: NodeCall, x: Value, low: np.ndarray | None = None, high: np.ndarr
     return x
 
 
-# Rules of activation functions.
+# Activation functions.
 
 PLAIN: dict[str, Callable[[], Any]] = {
     "Relu": ops.ReLU,
@@ -206,10 +166,8 @@ PLAIN: dict[str, Callable[[], Any]] = {
     "Mish": ops.Mish,
 }
 SELU_ALPHA, SELU_GAMMA = 1.6732632, 1.0507010
-
-
-for _activation_name, _activation_kind in PLAIN.items():
-    declare(_activation_name, _activation_kind, 1)
+for _name, _kind in PLAIN.items():
+    declare(_name, _kind, 1)
 
 
 @onnx_operator("LeakyRelu")
@@ -330,67 +288,3 @@ def _expm1_below(x: Value) -> Value:
 
 def _exact_gelu(x: Value) -> Value:
     return x * 0.5 * (ops.Erf()(x * Tensor(np.asarray(np.sqrt(0.5), x.dtype.numpy))) + 1.0)
-
-
-# Rules of products of matrices.
-
-
-@onnx_operator("Gemm")
-def gemm(call: NodeCall, a: Value, b: Value, c: Value | None = None) -> Value:
-    """alpha * a @ b + beta * c, where transA and transB transpose the matrices."""
-    transposed = bool(call.attribute("transA", 0)), bool(call.attribute("transB", 0))
-    product = scaled(ops.MatMul(*transposed)(a, b), call.attribute("alpha", 1.0))
-    if c is None:
-        return product
-    c = scaled(c, call.attribute("beta", 1.0))
-    return with_bias(product, c)
-
-
-@onnx_operator("MatMul")
-def matmul(call: NodeCall, a: Value, b: Value) -> Value:
-    """Product of matrices, of stacks of matrices with broadcast leading axes, and of vectors."""
-    return product(a, b)
-
-
-@onnx_operator("com.microsoft.FusedMatMul")
-def fused_matmul(call: NodeCall, a: Value, b: Value) -> Value:
-    """alpha * a @ b, where transA and transB transpose the last two axes."""
-    call.choice("transBatchA", 0, 0)
-    call.choice("transBatchB", 0, 0)
-    a = swapped(a) if call.attribute("transA", 0) else a
-    b = swapped(b) if call.attribute("transB", 0) else b
-    return scaled(product(a, b), call.attribute("alpha", 1.0))
-
-
-def scaled(x: Value, factor: float) -> Value:
-    """x, multiplied unless the factor is 1."""
-    return x if factor == 1.0 else x * factor
-
-
-def with_bias(product: Value, c: Value) -> Value:
-    """A matrix plus what broadcasts to it; a row by the operator that has a fast gradient."""
-    is_row = c.size == product.shape[1] and c.shape[-1:] == product.shape[1:]
-    return ops.BiasAdd()(product, reshaped(c, product.shape[1:])) if is_row else product + c
-
-
-def product(a: Value, b: Value) -> Value:
-    """numpy's `a @ b`. A matrix on the right is one product with all rows on the left."""
-    if a.ndim == 1:
-        return _without(product(reshaped(a, (1, *a.shape)), b), -2)
-    if b.ndim == 1:
-        return _without(product(a, reshaped(b, (*b.shape, 1))), -1)
-    result: Any
-    if b.ndim == 2:
-        rows = reshaped(a, (-1, a.shape[-1])) if a.ndim > 2 else a
-        result = ops.MatMul()(rows, b)
-        return reshaped(result, (*a.shape[:-1], b.shape[1]))
-    leading = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    stacks = (spread(x, (*leading, *x.shape[-2:])) for x in (a, b))
-    result = ops.BatchMatMul()(*stacks)
-    return result  # type: ignore[no-any-return]
-
-
-def _without(x: Value, axis: int) -> Value:
-    shape = list(x.shape)
-    del shape[axis]
-    return reshaped(x, tuple(shape))

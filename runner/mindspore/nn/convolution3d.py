@@ -8,7 +8,7 @@ from runner.core.values import Parameter, Tensor, Value
 from runner.errors import ConfigError
 from runner.nn.cell import Cell
 from runner.ops.array import require
-from runner.ops.convolution.operators import convolve, convolve_back
+from runner.ops.convolution.volumes import convolve, convolve_back
 from runner.ops.convolution.windows import Windows
 from runner.types import Shape
 from runner.validation.arguments import one_of, whole

@@ -22,11 +22,10 @@ from runner.mindspore.numpy.conversion import (
     tensor,
 )
 from runner.mindspore.ops.indexing import Unique
-from runner.ops.arrangement import Squeeze, Tile
-from runner.ops.array import Concat, ExpandDims, Identity, Transpose
+from runner.ops.array import Concat, ExpandDims, Identity, Squeeze, Transpose
 from runner.ops.elementwise.compare import Select
 from runner.ops.indexing.gather import Gather, GatherD
-from runner.ops.reduce import BroadcastTo
+from runner.ops.reduce import BroadcastTo, Tile
 from runner.types import resolve_axes
 
 

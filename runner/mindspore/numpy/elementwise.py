@@ -26,14 +26,8 @@ from runner.ops.elementwise.arithmetic import (
     Abs,
     Add,
     Ceil,
-    Cos,
     Exp,
     Floor,
-    FloorDiv,
-    FloorMod,
-    IsFinite,
-    IsInf,
-    IsNan,
     Log,
     Mul,
     Neg,
@@ -41,7 +35,6 @@ from runner.ops.elementwise.arithmetic import (
     RealDiv,
     Reciprocal,
     Sign,
-    Sin,
     Sqrt,
     Square,
     Sub,
@@ -50,6 +43,9 @@ from runner.ops.elementwise.compare import (
     Equal,
     Greater,
     GreaterEqual,
+    IsFinite,
+    IsInf,
+    IsNan,
     Less,
     LessEqual,
     LogicalAnd,
@@ -59,7 +55,23 @@ from runner.ops.elementwise.compare import (
     Minimum,
     NotEqual,
 )
-from runner.ops.elementwise.functions import ACos, Acosh, Asin, Asinh, Atan, Atan2, Atanh, Cosh, Expm1, Log1p, Sinh, Tan
+from runner.ops.elementwise.division import FloorDiv, FloorMod
+from runner.ops.elementwise.functions import (
+    ACos,
+    Acosh,
+    Asin,
+    Asinh,
+    Atan,
+    Atan2,
+    Atanh,
+    Cos,
+    Cosh,
+    Expm1,
+    Log1p,
+    Sin,
+    Sinh,
+    Tan,
+)
 
 _Compute = Callable[..., Any]
 _EUCLID_STEPS = 46  # the largest number that two Int32 need

@@ -18,17 +18,15 @@ from runner.mindspore.numpy.conversion import (
 )
 from runner.mindspore.numpy.elementwise import isnan
 from runner.ops import composite
-from runner.ops.convolution.operators import Conv2D
+from runner.ops.convolution.conv import Conv2D
 from runner.ops.elementwise.arithmetic import (
     Sqrt,
 )
 from runner.ops.elementwise.compare import (
     Maximum,
     Minimum,
-    ReduceMax,
-    ReduceMin,
 )
-from runner.ops.reduce import CumSum, ReduceMean, ReduceSum
+from runner.ops.reduce import CumSum, ReduceMax, ReduceMean, ReduceMin, ReduceSum
 from runner.types import resolve_axes
 
 

@@ -8,11 +8,13 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.operators import ComposedOperator
 from runner.core.values import Tensor, Value
-from runner.ops.arrangement import Stack
-from runner.ops.array import Cast, Concat, Reshape, require
-from runner.ops.elementwise.arithmetic import Exp, Floor, FloorDiv, FloorMod, Log
+from runner.ops.array import Cast, Concat, Reshape, Stack, require
+from runner.ops.elementwise.arithmetic import Exp, Floor, Log
 from runner.ops.elementwise.compare import GreaterEqual, Minimum, Select
-from runner.ops.indexing.gather import Gather, TensorScatterUpdate, TopK
+from runner.ops.elementwise.division import FloorDiv, FloorMod
+from runner.ops.indexing.gather import Gather
+from runner.ops.indexing.scatter import TensorScatterUpdate
+from runner.ops.indexing.sort import TopK
 from runner.ops.random import uniform
 from runner.ops.reduce import ReduceSum
 from runner.validation.arguments import flag, whole

@@ -20,38 +20,34 @@ from runner.mindspore.ops.python_values import (
 )
 from runner.mindspore.ops.reductions import AddN
 from runner.ops.activation import FastGeLU, GeLU, Tanh
-from runner.ops.arrangement import Eye, Fill, Range, Squeeze, Stack, Tile, Unstack
-from runner.ops.array import Cast, ExpandDims, Identity, Reshape, Slice, Transpose
+from runner.ops.array import Cast, ExpandDims, Identity, Reshape, Slice, Squeeze, Stack, Transpose, Unstack
+from runner.ops.creation import Eye, Fill, Range
 from runner.ops.effects import Print
 from runner.ops.elementwise.arithmetic import (
     Abs,
     Add,
-    BitwiseAnd,
-    BitwiseOr,
-    BitwiseXor,
-    Cos,
     Exp,
     Floor,
-    FloorDiv,
-    FloorMod,
-    Invert,
-    IsFinite,
-    IsNan,
     Log,
     Mul,
     Neg,
     Pow,
     RealDiv,
     Reciprocal,
-    Sin,
     Sqrt,
     Square,
     Sub,
 )
 from runner.ops.elementwise.compare import (
+    BitwiseAnd,
+    BitwiseOr,
+    BitwiseXor,
     Equal,
     Greater,
     GreaterEqual,
+    Invert,
+    IsFinite,
+    IsNan,
     Less,
     LessEqual,
     LogicalAnd,
@@ -60,10 +56,9 @@ from runner.ops.elementwise.compare import (
     Maximum,
     Minimum,
     NotEqual,
-    ReduceMax,
-    ReduceMin,
     Select,
 )
+from runner.ops.elementwise.division import FloorDiv, FloorMod
 from runner.ops.elementwise.functions import (
     ACos,
     Acosh,
@@ -72,16 +67,20 @@ from runner.ops.elementwise.functions import (
     Atan,
     Atan2,
     Atanh,
+    Cos,
     Cosh,
     Erf,
     Erfc,
     Expm1,
+    Sin,
     Sinh,
     Tan,
 )
-from runner.ops.indexing.gather import Gather, GatherD, GatherNd, ScatterNd, Sort, TensorScatterUpdate
+from runner.ops.indexing.gather import Gather, GatherD, GatherNd, ScatterNd
+from runner.ops.indexing.scatter import TensorScatterUpdate
 from runner.ops.indexing.slices import StridedSlice
-from runner.ops.reduce import CumSum, ReduceMean, ReduceSum
+from runner.ops.indexing.sort import Sort
+from runner.ops.reduce import CumSum, ReduceMax, ReduceMean, ReduceMin, ReduceSum, Tile
 
 absolute = Abs()
 acos = ACos()

@@ -6,7 +6,7 @@ from typing import Any
 from runner.core.operators import ComposedOperator
 from runner.core.values import Value
 from runner.ops.array import Pad, Reshape, Slice, Transpose, require
-from runner.ops.convolution.operators import Conv2D
+from runner.ops.convolution.conv import Conv2D
 from runner.ops.elementwise.arithmetic import Pow, Square
 
 

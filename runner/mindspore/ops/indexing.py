@@ -16,7 +16,8 @@ from runner.errors import ConfigError
 from runner.ops.array import Cast, ExpandDims, Reshape, Transpose, require
 from runner.ops.composition import as_value, as_written, require_parameter
 from runner.ops.elementwise.compare import Equal, GreaterEqual, Less, LogicalAnd, Select
-from runner.ops.indexing.gather import Gather, ScatterReduce, UnsortedSegmentSum
+from runner.ops.indexing.gather import Gather, UnsortedSegmentSum
+from runner.ops.indexing.scatter import ScatterReduce
 from runner.ops.reduce import nan_where
 from runner.types import TensorType
 

@@ -7,8 +7,7 @@ from typing import Any
 from runner.core.operators import ComposedOperator
 from runner.core.values import Tensor, Value
 from runner.ops.activation import Softplus
-from runner.ops.arrangement import Squeeze
-from runner.ops.array import ExpandDims, require
+from runner.ops.array import ExpandDims, Squeeze, require
 from runner.ops.composition import require_floats
 from runner.ops.elementwise.arithmetic import Abs, Log, Sqrt, Square
 from runner.ops.elementwise.compare import Less, Maximum, Select

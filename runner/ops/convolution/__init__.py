@@ -1,1 +1,1 @@
-"""Lowerings of operators for values in batch-last layout, (C, H, W, N) in memory, on the CPU."""
+"""Operators over the windows of images: convolutions, pools, and images of another size."""

@@ -1,4 +1,4 @@
-"""How ONNX operators read the windows of values in batch-last layout.
+"""How ONNX operators read the windows of values in batch-last layout; `windows.py` is how numpy does.
 
 In (C, H, W, N) the next column is N elements away, so a two-dimensional operator on (1, C, H, W*N) with dilations of
 (d, d*N) treats each image of the batch as interleaved columns. A stride along the width cannot be expressed that way;

@@ -1,4 +1,4 @@
-"""Pooling and its gradients.
+"""Pooling and its gradients: the base of all, maximum, mean, and lowerings in batch-last layout.
 
 The gradient of a maximum goes to its first position in the window, row-major: to the first element that is not below
 the maximum. So a window with NaN, to which nothing compares, passes its gradient to its first element.
@@ -17,156 +17,13 @@ from runner.core.lowering import LAST, TILED, Builder, Form, physical_shape
 from runner.core.operators import BatchRule, ComposedOperator, Gradient, Primitive, family, primitive
 from runner.core.values import Tensor, Value
 from runner.host.threads import compute_parts, slices
-from runner.ops.arrangement import Stack
-from runner.ops.array import Pad, require, require_nchw
+from runner.ops.array import Pad, Stack, require, require_nchw
 from runner.ops.convolution.windows import PAD_MODES, Pair, Quad, Windows, batch_first, batch_last, counts, pair, quad
-from runner.ops.elementwise.arithmetic import ELEMENT_FLOPS
+from runner.ops.elementwise.base import ELEMENT_FLOPS
 from runner.ops.indexing.gather import Gather
 from runner.ops.indexing.slices import StridedSlice
 from runner.ops.reduce import Argmax, is_nan, nan_where
 from runner.types import Shape, TensorType
-
-# Pooling in batch-last layout, for disjoint windows: one axis at a time, on whole rows of memory.
-#
-# Columns first, then rows: the first maximum of the first maxima of the rows is the first one in row-major order.
-
-MAX_SIDE = 16  # of windows that are processed tap by tap
-
-
-def uses_taps(windows: Windows) -> bool:
-    """Whether windows are processed tap by tap: they are disjoint and small."""
-    return windows.tiles and max(windows.kernel) <= MAX_SIDE
-
-
-def forms(lower: Callable[..., str], windows: Windows, x: TensorType, operands: int) -> tuple[Form, ...]:
-    """The batch-last form of a pooling operator, if its windows allow it."""
-    fits = uses_taps(windows) and x.dtype is dt.float32
-    return (Form("last", partial(lower, windows, x), (LAST,) * operands, (LAST,)),) if fits else ()
-
-
-def tiled_forms(lower: Callable[..., str], windows: Windows, x: TensorType, gradient: bool) -> tuple[Form, ...]:
-    """The form of a 2x2 pool of a tiled image."""
-    fits = windows.tiles and windows.kernel == (2, 2) and x.dtype is dt.float32
-    operands, results = ((TILED, LAST, LAST), (TILED,)) if gradient else ((TILED,), (LAST,))
-    return (Form("tiled", partial(lower, x), operands, results),) if fits else ()
-
-
-def tiled_maximum(x: TensorType, b: Builder, name: str) -> str:
-    """MaxPool: the largest of the four corners."""
-    _, _, *pooled = physical_shape(x.shape, TILED)
-    return b.reshape(_largest(b, _taps(b, name, (1, 4, x.size // 4))), pooled)
-
-
-def tiled_maximum_gradient(x: TensorType, b: Builder, name: str, out: str, dout: str) -> str:
-    """MaxPoolGrad: to the first corner that has the maximum."""
-    level = 1, 4, x.size // 4
-    result = _to_first(b, x.dtype, level, b.reshape(name, level), _as_tap(b, out, level), _as_tap(b, dout, level))
-    return b.reshape(result, physical_shape(x.shape, TILED))
-
-
-def maximum(windows: Windows, x: TensorType, b: Builder, name: str) -> str:
-    """MaxPool."""
-    across, down = _levels(windows, x)
-    return b.reshape(_largest(b, _taps(b, _largest(b, _taps(b, name, across)), down)), _pooled(windows, x))
-
-
-def maximum_gradient(windows: Windows, x: TensorType, b: Builder, name: str, out: str, dout: str) -> str:
-    """MaxPoolGrad: from the pooled image to its rows, and from each row to its elements."""
-    across, down = _levels(windows, x)
-    rows = b.reshape(_largest(b, _taps(b, name, across)), down)
-    out = _as_tap(b, out, down)
-    spread = _to_first(b, x.dtype, down, rows, out, _as_tap(b, dout, down))
-    # The maximum of each row, but NaN in all rows of a window with NaN, whose gradient goes to its first element.
-    largest, spread = (_as_tap(b, value, across) for value in (b.node("Max", (rows, out)), spread))
-    result = _to_first(b, x.dtype, across, b.reshape(name, across), largest, spread)
-    return b.reshape(result, (*x.shape[1:], x.shape[0]))
-
-
-def mean(windows: Windows, x: TensorType, b: Builder, name: str) -> str:
-    """AvgPool."""
-    (height, width), (rows, columns), batch = windows.kernel, windows.out, x.shape[0]
-    split = b.reshape(name, (x.shape[1] * rows, height, columns, width, batch))
-    result = b.node("ReduceMean", (split, b.const([1, 3])), keepdims=0)
-    return b.reshape(result, _pooled(windows, x))
-
-
-def mean_in_half(windows: Windows, divisors: np.ndarray, b: Builder, x: str) -> str:
-    """AvgPool of Float16 (N, C, H, W), every sum rounded to Float16 by Casts, since the CPU adds only in Float32."""
-    top, bottom, left, right = windows.pads
-    single = b.node("Cast", (x,), to=dt.float32)
-    padded = b.node("Pad", (single, b.const([0, 0, top, left, 0, 0, bottom, right]))) if any(windows.pads) else single
-    total = ""
-    for down in windows.taps(0):
-        for across in windows.taps(1):
-            starts, ends, steps = ([getattr(s, part) for s in (down, across)] for part in ("start", "stop", "step"))
-            element = b.node("Slice", (padded, *map(b.const, (starts, ends, [2, 3], steps))))
-            total = _round_to_half(b, b.node("Add", (total, element))) if total else element
-    mean = b.node("Div", (total, b.const(divisors)))
-    return b.node("Cast", (mean,), to=dt.float16)
-
-
-def _round_to_half(b: Builder, name: str) -> str:
-    return b.node("Cast", (b.node("Cast", (name,), to=dt.float16),), to=dt.float32)
-
-
-def mean_gradient(windows: Windows, x: TensorType, b: Builder, dout: str) -> str:
-    """AvgPoolGrad."""
-    (height, width), (rows, columns), (batch, channels) = windows.kernel, windows.out, x.shape[:2]
-    share = b.node("Mul", (dout, b.const(1.0 / (height * width), like=dout)))
-    split = b.reshape(share, (channels * rows, 1, columns, 1, batch))
-    spread = b.node("Expand", (split, b.const([channels * rows, height, columns, width, batch])))
-    return b.reshape(spread, (*x.shape[1:], batch))
-
-
-Level = tuple[int, int, int]  # outer elements, taps, inner elements
-
-
-def _levels(windows: Windows, x: TensorType) -> tuple[Level, Level]:
-    """The shapes for reducing the columns of the windows, and then their rows."""
-    (batch, channels, height, _), (rows, columns) = x.shape, windows.out
-    across = channels * height * columns, windows.kernel[1], batch
-    return across, (channels * rows, windows.kernel[0], columns * batch)
-
-
-def _taps(b: Builder, name: str, level: Level) -> tuple[str, ...]:
-    if level[1] == 1:
-        return (_as_tap(b, name, level),)
-    return b.nodes("Split", (b.reshape(name, level),), level[1], axis=1, num_outputs=level[1])
-
-
-def _as_tap(b: Builder, name: str, level: Level) -> str:
-    return b.reshape(name, (level[0], 1, level[2]))
-
-
-def _largest(b: Builder, taps: Sequence[str]) -> str:
-    return taps[0] if len(taps) == 1 else b.node("Max", taps)
-
-
-def _to_first(b: Builder, dtype: dt.DType, level: Level, x: str, largest: str, dout: str) -> str:
-    """dout at the first tap of x that is not below the largest, zeros at the others, also where dout is not finite."""
-    count, zero = level[1], b.const(np.zeros((), dtype.numpy))
-    if count == 1:
-        return dout
-    whole = level[0] == 1  # else broadcasting over the taps would loop over short rows
-    if whole:
-        below = b.nodes("Split", (b.node("Less", (x, largest)),), count, axis=1, num_outputs=count)
-    else:
-        below = tuple([b.node("Less", (tap, largest)) for tap in _taps(b, x, level)])
-    first, none = [b.node("Not", below[:1])], below[0]
-    for miss in below[1:-1]:
-        first.append(b.node("And", (none, b.node("Not", (miss,)))))
-        none = b.node("And", (none, miss))
-    first.append(none)
-    if whole:
-        return b.node("Where", (b.node("Concat", first, axis=1), dout, zero))
-    return b.node("Concat", [b.node("Where", (hit, dout, zero)) for hit in first], axis=1)
-
-
-def _pooled(windows: Windows, x: TensorType) -> tuple[int, ...]:
-    return x.shape[1], *windows.out, x.shape[0]
-
-
-# The base of pooling and its gradients: the attributes and the geometry.
 
 Sibling = TypeVar("Sibling", bound="Pooling")
 
@@ -268,10 +125,9 @@ def padded_for_onnx(b: Builder, x: str, windows: Windows, fill: float = 0.0) -> 
     return padded, replace(windows, size=windows.padded, pads=(0, 0, 0, 0))
 
 
-# Pooling and its gradients.
+# Maximum pooling.
 
 BLOCK_BYTES = 1 << 20  # of the images whose gradient is distributed at once
-IMPL_MODES = ("high_precision", "high_performance")
 
 
 @primitive
@@ -307,8 +163,8 @@ class MaxPool(Pooling):
 
     def forms(self, x: TensorType) -> Sequence[Form]:
         windows = self.windows(x.shape)
-        tiled = tiled_forms(tiled_maximum, windows, x, gradient=False)
-        return *tiled, *forms(maximum, windows, x, 1), Form("plain", self.lower)
+        tiled = _tiled_form(lower_tiled_maximum, windows, x, gradient=False)
+        return *tiled, *_last_form(lower_maximum, windows, x, 1), Form("plain", self.lower)
 
 
 @primitive
@@ -327,7 +183,7 @@ class MaxPoolGrad(Pooling):
         padded = windows.pad(batch_last(x), -np.inf)
         if not (all_finite(largest) and all_finite(douts)):
             return batch_first(windows.crop(_masked_gradient(windows, padded, largest, douts)))
-        image = (np.empty if windows.tiles else np.zeros)(padded.shape, x.dtype)
+        image = (np.empty if windows.tile_image else np.zeros)(padded.shape, x.dtype)
         arrays, blocks = (padded, largest, douts, image), slices(len(padded), max(1, BLOCK_BYTES // padded[0].nbytes))
         compute_parts(lambda part: _distribute(windows, *[x[part] for x in arrays]), blocks, ELEMENT_FLOPS * x.size)
         return batch_first(windows.crop(image))
@@ -354,13 +210,13 @@ class MaxPoolGrad(Pooling):
 
     def forms(self, x: TensorType, out: TensorType, dout: TensorType) -> Sequence[Form]:
         windows = self.windows(x.shape)
-        tiled = tiled_forms(tiled_maximum_gradient, windows, x, gradient=True)
-        return *tiled, *forms(maximum_gradient, windows, x, 3), Form("plain", self.lower)
+        tiled = _tiled_form(lower_tiled_maximum_gradient, windows, x, gradient=True)
+        return *tiled, *_last_form(lower_maximum_gradient, windows, x, 3), Form("plain", self.lower)
 
     def _by_taps(self, b: Builder, x: str, out: str, dout: str) -> str:
         """By transposing to batch last and back, in half the time that positions of MaxPool take."""
         last = [b.node("Transpose", (name,), perm=(1, 2, 3, 0)) for name in (x, out, dout)]
-        result = maximum_gradient(self.windows(b.type(x).shape), b.type(x), b, *last)
+        result = lower_maximum_gradient(self.windows(b.type(x).shape), b.type(x), b, *last)
         return b.node("Transpose", (result,), perm=(3, 0, 1, 2))
 
 
@@ -381,8 +237,8 @@ def _distribute(windows: Windows, padded: np.ndarray, out: np.ndarray, dout: np.
         np.copyto(part, np.equal(read[:, i, j], out, out=hit))  # numpy multiplies bools with floats slowly
         part *= rest
         rest -= part
-        write[:, i, j] = part if windows.tiles else write[:, i, j] + part
-    write[:, *last] = rest if windows.tiles else write[:, *last] + rest
+        write[:, i, j] = part if windows.tile_image else write[:, i, j] + part
+    write[:, *last] = rest if windows.tile_image else write[:, *last] + rest
 
 
 def _masked_gradient(windows: Windows, padded: np.ndarray, out: np.ndarray, dout: np.ndarray) -> np.ndarray:
@@ -422,6 +278,53 @@ def _cropped(b: Builder, image: str, windows: Windows) -> str:
     """(N, C, H, W) without padding."""
     (top, _, left, _), (height, width) = windows.pads, windows.size
     return b.node("Slice", (image, b.const([top, left]), b.const([top + height, left + width]), b.const([2, 3])))
+
+
+@dataclass(frozen=True)
+class MaxPoolWithArgmax(ComposedOperator):
+    """MaxPool of x (N, C, H, W), and of each maximum its position in the C * H * W elements of its sample, as Int32."""
+
+    kernel_size: Any = 1
+    strides: Any = 1
+    pad_mode: str = "valid"
+    data_format: str = "NCHW"
+    padding: Any = field(default=0, kw_only=True)
+    dilation: Any = field(default=1, kw_only=True)
+    ceil_mode: bool = field(default=False, kw_only=True)
+
+    def compose(self, x: Value) -> tuple[Value, Value]:
+        require_nchw(self.data_format)
+        edge = {"padding": self.padding, "dilation": self.dilation, "ceil_mode": self.ceil_mode}
+        pooling = MaxPool(self.kernel_size, self.strides, self.pad_mode, **edge)
+        largest = pooling(x)
+        windows = pooling.windows(x.shape)
+        chosen = Argmax(0)(Stack(0)(*_parts(x, windows)))
+        (top, _, left, _), (below, beside) = windows.pads, windows.dilations
+        offsets = [i * below * x.shape[3] + j * beside for i, j in np.ndindex(*windows.kernel)]
+        rows = np.arange(windows.out[0]) * windows.strides[0] - top
+        starts = rows[:, None] * x.shape[3] + np.arange(windows.out[1]) * windows.strides[1] - left
+        starts = starts + np.arange(x.shape[1]).reshape(-1, 1, 1) * (x.shape[2] * x.shape[3])
+        positions: Value = Gather()(Tensor(np.array(offsets, np.int32)), chosen, 0) + Tensor(starts.astype(np.int32))
+        return largest, positions
+
+
+def _parts(x: Value, windows: Windows) -> list[Value]:
+    """The elements of all windows at each place of a window, row-major; what is padding is -inf."""
+    top, bottom, left, right = windows.pads
+    padding = (0, 0), (0, 0), (top, bottom), (left, right)
+    padded = Pad(padding, value=-np.inf)(x) if any(windows.pads) else x
+    parts = []
+    for rows in windows.taps(0):
+        for columns in windows.taps(1):
+            stop = (*x.shape[:2], rows.stop, columns.stop)
+            steps = (1, 1, rows.step, columns.step)
+            parts.append(StridedSlice()(padded, (0, 0, rows.start, columns.start), stop, steps))
+    return parts
+
+
+# Average pooling.
+
+IMPL_MODES = ("high_precision", "high_performance")
 
 
 @family
@@ -473,7 +376,7 @@ class AvgPool(Averaging):
         windows = self.windows((n, c, h, w))
         divisors = self.divisors(windows, dt.float32.numpy)
         if self.impl_mode == "high_performance" and dtype is dt.float16:
-            return mean_in_half(windows, divisors, b, x)
+            return lower_mean_in_half(windows, divisors, b, x)
         if windows.dilations != (1, 1):  # ONNX has them for AveragePool only since opset 19
             ones = b.const(np.ones((1, 1, *windows.kernel), dtype.numpy))
             total = b.node("Conv", (b.reshape(x, (n * c, 1, h, w)), ones), **windows.onnx())
@@ -491,7 +394,7 @@ class AvgPool(Averaging):
         return BatchRule((True,), lambda _: self)
 
     def forms(self, x: TensorType) -> Sequence[Form]:
-        return *forms(mean, self.windows(x.shape), x, 1), Form("plain", self.lower)
+        return *_last_form(lower_mean, self.windows(x.shape), x, 1), Form("plain", self.lower)
 
 
 @primitive
@@ -532,49 +435,144 @@ class AvgPoolGrad(Averaging):
 
     def forms(self, dout: TensorType) -> Sequence[Form]:
         x = dout.with_shape(*self.x_shape)
-        return *forms(mean_gradient, self.windows(x.shape), x, 1), Form("plain", self.lower)
+        return *_last_form(lower_mean_gradient, self.windows(x.shape), x, 1), Form("plain", self.lower)
 
 
-# Maximum pooling that also gives the positions of the maxima.
-
-
-@dataclass(frozen=True)
-class MaxPoolWithArgmax(ComposedOperator):
-    """MaxPool of x (N, C, H, W), and of each maximum its position in the C * H * W elements of its sample, as Int32."""
-
-    kernel_size: Any = 1
-    strides: Any = 1
-    pad_mode: str = "valid"
-    data_format: str = "NCHW"
-    padding: Any = field(default=0, kw_only=True)
-    dilation: Any = field(default=1, kw_only=True)
-    ceil_mode: bool = field(default=False, kw_only=True)
-
-    def compose(self, x: Value) -> tuple[Value, Value]:
-        require_nchw(self.data_format)
-        edge = {"padding": self.padding, "dilation": self.dilation, "ceil_mode": self.ceil_mode}
-        pooling = MaxPool(self.kernel_size, self.strides, self.pad_mode, **edge)
-        largest = pooling(x)
-        windows = pooling.windows(x.shape)
-        chosen = Argmax(0)(Stack(0)(*_parts(x, windows)))
-        (top, _, left, _), (below, beside) = windows.pads, windows.dilations
-        offsets = [i * below * x.shape[3] + j * beside for i, j in np.ndindex(*windows.kernel)]
-        rows = np.arange(windows.out[0]) * windows.strides[0] - top
-        starts = rows[:, None] * x.shape[3] + np.arange(windows.out[1]) * windows.strides[1] - left
-        starts = starts + np.arange(x.shape[1]).reshape(-1, 1, 1) * (x.shape[2] * x.shape[3])
-        positions: Value = Gather()(Tensor(np.array(offsets, np.int32)), chosen, 0) + Tensor(starts.astype(np.int32))
-        return largest, positions
-
-
-def _parts(x: Value, windows: Windows) -> list[Value]:
-    """The elements of all windows at each place of a window, row-major; what is padding is -inf."""
+def lower_mean_in_half(windows: Windows, divisors: np.ndarray, b: Builder, x: str) -> str:
+    """AvgPool of Float16 (N, C, H, W), every sum rounded to Float16 by Casts, since the CPU adds only in Float32."""
     top, bottom, left, right = windows.pads
-    padding = (0, 0), (0, 0), (top, bottom), (left, right)
-    padded = Pad(padding, value=-np.inf)(x) if any(windows.pads) else x
-    parts = []
-    for rows in windows.taps(0):
-        for columns in windows.taps(1):
-            stop = (*x.shape[:2], rows.stop, columns.stop)
-            steps = (1, 1, rows.step, columns.step)
-            parts.append(StridedSlice()(padded, (0, 0, rows.start, columns.start), stop, steps))
-    return parts
+    single = b.node("Cast", (x,), to=dt.float32)
+    padded = b.node("Pad", (single, b.const([0, 0, top, left, 0, 0, bottom, right]))) if any(windows.pads) else single
+    total = ""
+    for down in windows.taps(0):
+        for across in windows.taps(1):
+            starts, ends, steps = ([getattr(s, part) for s in (down, across)] for part in ("start", "stop", "step"))
+            element = b.node("Slice", (padded, *map(b.const, (starts, ends, [2, 3], steps))))
+            total = _round_to_half(b, b.node("Add", (total, element))) if total else element
+    mean = b.node("Div", (total, b.const(divisors)))
+    return b.node("Cast", (mean,), to=dt.float16)
+
+
+def _round_to_half(b: Builder, name: str) -> str:
+    return b.node("Cast", (b.node("Cast", (name,), to=dt.float16),), to=dt.float32)
+
+
+# Lowerings in batch-last layout, for disjoint windows: one axis at a time, on whole rows of memory.
+#
+# Columns first, then rows: the first maximum of the first maxima of the rows is the first one in row-major order.
+
+MAX_SIDE = 16  # of windows that are processed tap by tap
+
+
+def uses_taps(windows: Windows) -> bool:
+    """Whether windows are processed tap by tap: they are disjoint and small."""
+    return windows.tile_image and max(windows.kernel) <= MAX_SIDE
+
+
+def _last_form(lower: Callable[..., str], windows: Windows, x: TensorType, operands: int) -> tuple[Form, ...]:
+    """The batch-last form of a pooling operator, if its windows allow it."""
+    fits = uses_taps(windows) and x.dtype is dt.float32
+    return (Form("last", partial(lower, windows, x), (LAST,) * operands, (LAST,)),) if fits else ()
+
+
+def _tiled_form(lower: Callable[..., str], windows: Windows, x: TensorType, gradient: bool) -> tuple[Form, ...]:
+    """The form of a 2x2 pool of a tiled image."""
+    fits = windows.tile_image and windows.kernel == (2, 2) and x.dtype is dt.float32
+    operands, results = ((TILED, LAST, LAST), (TILED,)) if gradient else ((TILED,), (LAST,))
+    return (Form("tiled", partial(lower, x), operands, results),) if fits else ()
+
+
+def lower_maximum(windows: Windows, x: TensorType, b: Builder, name: str) -> str:
+    """MaxPool."""
+    across, down = _levels(windows, x)
+    return b.reshape(_largest(b, _taps(b, _largest(b, _taps(b, name, across)), down)), _pooled(windows, x))
+
+
+def lower_maximum_gradient(windows: Windows, x: TensorType, b: Builder, name: str, out: str, dout: str) -> str:
+    """MaxPoolGrad: from the pooled image to its rows, and from each row to its elements."""
+    across, down = _levels(windows, x)
+    rows = b.reshape(_largest(b, _taps(b, name, across)), down)
+    out = _as_tap(b, out, down)
+    spread = _to_first(b, x.dtype, down, rows, out, _as_tap(b, dout, down))
+    # The maximum of each row, but NaN in all rows of a window with NaN, whose gradient goes to its first element.
+    largest, spread = (_as_tap(b, value, across) for value in (b.node("Max", (rows, out)), spread))
+    result = _to_first(b, x.dtype, across, b.reshape(name, across), largest, spread)
+    return b.reshape(result, (*x.shape[1:], x.shape[0]))
+
+
+def lower_tiled_maximum(x: TensorType, b: Builder, name: str) -> str:
+    """MaxPool: the largest of the four corners."""
+    _, _, *pooled = physical_shape(x.shape, TILED)
+    return b.reshape(_largest(b, _taps(b, name, (1, 4, x.size // 4))), pooled)
+
+
+def lower_tiled_maximum_gradient(x: TensorType, b: Builder, name: str, out: str, dout: str) -> str:
+    """MaxPoolGrad: to the first corner that has the maximum."""
+    level = 1, 4, x.size // 4
+    result = _to_first(b, x.dtype, level, b.reshape(name, level), _as_tap(b, out, level), _as_tap(b, dout, level))
+    return b.reshape(result, physical_shape(x.shape, TILED))
+
+
+def lower_mean(windows: Windows, x: TensorType, b: Builder, name: str) -> str:
+    """AvgPool."""
+    (height, width), (rows, columns), batch = windows.kernel, windows.out, x.shape[0]
+    split = b.reshape(name, (x.shape[1] * rows, height, columns, width, batch))
+    result = b.node("ReduceMean", (split, b.const([1, 3])), keepdims=0)
+    return b.reshape(result, _pooled(windows, x))
+
+
+def lower_mean_gradient(windows: Windows, x: TensorType, b: Builder, dout: str) -> str:
+    """AvgPoolGrad."""
+    (height, width), (rows, columns), (batch, channels) = windows.kernel, windows.out, x.shape[:2]
+    share = b.node("Mul", (dout, b.const(1.0 / (height * width), like=dout)))
+    split = b.reshape(share, (channels * rows, 1, columns, 1, batch))
+    spread = b.node("Expand", (split, b.const([channels * rows, height, columns, width, batch])))
+    return b.reshape(spread, (*x.shape[1:], batch))
+
+
+Level = tuple[int, int, int]  # outer elements, taps, inner elements
+
+
+def _levels(windows: Windows, x: TensorType) -> tuple[Level, Level]:
+    """The shapes for reducing the columns of the windows, and then their rows."""
+    (batch, channels, height, _), (rows, columns) = x.shape, windows.out
+    across = channels * height * columns, windows.kernel[1], batch
+    return across, (channels * rows, windows.kernel[0], columns * batch)
+
+
+def _taps(b: Builder, name: str, level: Level) -> tuple[str, ...]:
+    if level[1] == 1:
+        return (_as_tap(b, name, level),)
+    return b.nodes("Split", (b.reshape(name, level),), level[1], axis=1, num_outputs=level[1])
+
+
+def _as_tap(b: Builder, name: str, level: Level) -> str:
+    return b.reshape(name, (level[0], 1, level[2]))
+
+
+def _largest(b: Builder, taps: Sequence[str]) -> str:
+    return taps[0] if len(taps) == 1 else b.node("Max", taps)
+
+
+def _to_first(b: Builder, dtype: dt.DType, level: Level, x: str, largest: str, dout: str) -> str:
+    """dout at the first tap of x that is not below the largest, zeros at the others, also where dout is not finite."""
+    count, zero = level[1], b.const(np.zeros((), dtype.numpy))
+    if count == 1:
+        return dout
+    whole = level[0] == 1  # else broadcasting over the taps would loop over short rows
+    if whole:
+        below = b.nodes("Split", (b.node("Less", (x, largest)),), count, axis=1, num_outputs=count)
+    else:
+        below = tuple([b.node("Less", (tap, largest)) for tap in _taps(b, x, level)])
+    first, none = [b.node("Not", below[:1])], below[0]
+    for miss in below[1:-1]:
+        first.append(b.node("And", (none, b.node("Not", (miss,)))))
+        none = b.node("And", (none, miss))
+    first.append(none)
+    if whole:
+        return b.node("Where", (b.node("Concat", first, axis=1), dout, zero))
+    return b.node("Concat", [b.node("Where", (hit, dout, zero)) for hit in first], axis=1)
+
+
+def _pooled(windows: Windows, x: TensorType) -> tuple[int, ...]:
+    return x.shape[1], *windows.out, x.shape[0]

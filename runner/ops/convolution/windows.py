@@ -101,7 +101,7 @@ class Windows:
         return (h - rh) // sh + 1, (w - rw) // sw + 1
 
     @cached_property
-    def tiles(self) -> bool:
+    def tile_image(self) -> bool:
         """Whether the windows are disjoint and cover the image."""
         disjoint = self.kernel == self.strides and self.dilations == (1, 1)
         return disjoint and self.padded == self.size and self.covers_image

@@ -1,21 +1,27 @@
-"""Transforms that save multiplications: numbers for kernels in numpy and for lowerings alike."""
+"""Winograd's minimal filtering for 3x3 convolutions and both their gradients: fewer multiplications.
+
+The matrices of the transforms; kernels in numpy, which take them where they are faster; and lowerings, which
+convolutions offer as further forms.
+"""
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from functools import lru_cache, reduce
+from dataclasses import replace
+from functools import lru_cache, partial, reduce
 
 import numpy as np
 
+from runner.core.lowering import FUSED, Builder, Form
 from runner.host.threads import compute_parts, in_order, slices
-from runner.ops.convolution.columns import tiles
+from runner.ops.convolution.columns import SHARED_BYTES, WHOLE_BYTES, column_bytes, columns, cropped, tiles
 from runner.ops.convolution.windows import Windows
 from runner.ops.matrices import blocked_product
 from runner.types import Shape
 from runner.validation.rules import Frozen
 
-# Winograd's minimal filtering F(m x m, 3x3): m*m results of a 3x3 correlation in (m+2)**2 multiplications.
+# The transforms F(m x m, 3x3): m*m results of a 3x3 correlation in (m+2)**2 multiplications.
 
 FILTER = 3  # rows and columns of the filters
 POINTS = {2: (0.0, 1.0, -1.0), 4: (0.0, 0.625, -0.625, 1.5, -1.5)}  # by results per row; infinity is one more
@@ -68,13 +74,13 @@ def _evaluation(points: np.ndarray, terms: int) -> np.ndarray:
     return np.vstack([np.vander(points, terms, increasing=True), np.eye(terms)[-1]])
 
 
-# numpy kernels of 3x3 convolutions and both gradients by Winograd's minimal filtering.
+# Kernels in numpy.
 #
 # Tiles of the image are gathered and transformed, multiplied with the transformed filters, one matrix product over the
 # channels for each element of a tile, and transformed back. Many tiles come in slabs that fit the caches, which threads
 # compute; with few tiles, which have many channels, threads divide each of the stages instead.
 
-CHANNELS = 32  # from which the saved multiplications take longer than the transforms
+KERNEL_CHANNELS = 32  # from which the saved multiplications take longer than the transforms
 COLUMNS = 64  # tiles times batch; with fewer, most of the time goes to reading the filters
 SAVING = 2  # direct products have at least so many times the multiplications: small images fill their tiles badly
 PART_FLOPS = 10_000_000  # of a stack of products
@@ -179,7 +185,7 @@ def _tile(windows: Windows, batch: int) -> int | None:
 def tiled_convolution(windows: Windows, filters: Shape, batch: int) -> TiledConvolution | None:
     """The convolution of a batch with filters (K, C, KH, KW) in tiles, where this is allowed and faster."""
     fits = windows.kernel == (FILTER, FILTER) and windows.strides == windows.dilations == (1, 1)
-    if not (fits and _ALLOWED.get() and min(filters[:2]) >= CHANNELS):
+    if not (fits and _ALLOWED.get() and min(filters[:2]) >= KERNEL_CHANNELS):
         return None
     tile = _tile(windows, batch)
     return TiledConvolution(windows, winograd(tile)) if tile else None
@@ -212,3 +218,115 @@ def _products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def _blocks(count: int, flops: int) -> list[slice]:
     """Parts of `count` equal things, each of some million operations."""
     return slices(count, max(1, count * PART_FLOPS // max(flops, 1)))
+
+
+# Lowerings in batch-last layout.
+#
+# Tiles are gathered, and the rest are matrix products: the transform of the tiles, one product over the channels for
+# each element of a tile, and the transform of the results. FusedMatMul reads the transformed tiles of a channel where
+# they are (`transBatchB`), so nothing is transposed in between. The forward pass and the gradient of the filter need
+# the same transformed tiles; only small ones are kept for it, since they take more than twice the memory of images.
+
+OFFERED_CHANNELS = 16  # with fewer, the transforms take longer than what they save
+FORM_CHANNELS, FILTER_CHANNELS = 64, 32  # from which a form is faster than direct ones: images; gradients of filters
+ITEMSIZE = 4  # of Float32; no other type is batch last
+
+
+def with_winograd(
+    direct: Sequence[Form],
+    lower: Callable[..., str],
+    outs: int,
+    windows: Windows,
+    input_size: Shape,
+    channels: int = FORM_CHANNELS,
+) -> tuple[Form, ...]:
+    """The direct forms of an operator and those of Winograd with tiles of these windows, the fastest first.
+
+    `outs` is the number of filters, `input_size` that of Conv2D, (N, C, H, W); `channels` the number from which the
+    forms are faster. They have the layouts of the first direct form; `lower` receives the matrices and the windows
+    before the builder.
+    """
+    fast, other = list[Form](), list[Form]()
+    wide = min(outs, input_size[1]) >= channels
+    for tile in _sizes(outs, windows, input_size):
+        lowering = partial(lower, winograd(tile), windows)
+        form = replace(direct[0], name=f"winograd{tile}x{tile}", lower=lowering, penalty=0, winograd=True)
+        long = math.prod(tiles(windows, tile).out) * input_size[0] >= COLUMNS
+        (fast if wide and long else other).append(form)
+    return *fast, *direct, *other
+
+
+def lower_forward(matrices: Winograd, windows: Windows, b: Builder, x: str, w: str) -> str:
+    """Conv2D."""
+    factors = _lower_filters(b, w, matrices.filters), _lower_inputs(b, x, windows, matrices)
+    product = b.node("FusedMatMul", factors, FUSED, transBatchB=1)
+    return _lower_results(b, product, (b.type(x).shape[0], b.type(w).shape[0], *windows.out), matrices)
+
+
+def lower_input_gradient(matrices: Winograd, reverse: Windows, b: Builder, dout: str, w: str) -> str:
+    """Conv2DBackpropInput: a convolution of dout over the windows `reverse`, with flipped filters."""
+    flipped = np.ascontiguousarray(matrices.filters[:, ::-1])
+    factors = _lower_filters(b, w, flipped), _lower_inputs(b, dout, reverse, matrices)
+    product = b.node("FusedMatMul", factors, FUSED, transA=1, transBatchB=1)
+    return _lower_results(b, product, (b.type(dout).shape[0], b.type(w).shape[1], *reverse.out), matrices)
+
+
+def lower_filter_gradient(matrices: Winograd, windows: Windows, b: Builder, dout: str, x: str) -> str:
+    """Conv2DBackpropFilter: the products sum over all tiles."""
+    shape, outs = b.type(x).shape, b.type(dout).shape[1]
+    shared = column_bytes(tiles(windows, matrices.tile), shape, ITEMSIZE) <= SHARED_BYTES
+    with nullcontext() if shared else b.unshared():
+        inputs = _lower_inputs(b, x, windows, matrices)
+    factors = _lower_gradients(b, dout, windows, matrices), inputs
+    product = b.node("FusedMatMul", factors, FUSED, transB=1, transBatchB=1)
+    rows = b.reshape(product, (matrices.window**2, outs * shape[1]))
+    result = b.node("Gemm", (rows, b.const(matrices.filters)), transA=1)
+    return b.reshape(result, (outs, shape[1], FILTER, FILTER))
+
+
+def _sizes(outs: int, windows: Windows, input_size: Shape) -> list[int]:
+    """The sizes of tiles that save enough multiplications, the one with the fewest first."""
+    fits = windows.kernel == (FILTER, FILTER) and windows.strides == windows.dilations == (1, 1)
+    batch, channels = input_size[:2]
+    if not fits or min(outs, channels) < OFFERED_CHANNELS:
+        return []
+    elements = {tile: math.prod((*(cut := tiles(windows, tile)).kernel, *cut.out)) for tile in POINTS}
+    largest = WHOLE_BYTES // (ITEMSIZE * batch * max(outs, channels))
+    limit = min(math.prod(windows.out) * FILTER**2 // SAVING, largest)
+    return sorted((tile for tile in POINTS if elements[tile] <= limit), key=lambda tile: (elements[tile], tile))
+
+
+def _lower_filters(b: Builder, w: str, matrix: np.ndarray) -> str:
+    """The transformed filters: (a*a, K, C), where a*a is the number of elements of a tile."""
+    outs, ins = b.type(w).shape[:2]
+    rows = b.reshape(w, (outs * ins, FILTER**2))
+    return b.reshape(b.node("FusedMatMul", (b.const(matrix), rows), FUSED, transB=1), (len(matrix), outs, ins))
+
+
+def _lower_inputs(b: Builder, x: str, windows: Windows, matrices: Winograd) -> str:
+    """The transformed tiles of (N, C, H, W), batch last: (C, a*a, tiles*N)."""
+    shape, cut = b.type(x).shape, tiles(windows, matrices.tile)
+    parts = shape[1], matrices.window**2, math.prod(cut.out) * shape[0]
+    return b.node("MatMul", (b.const(matrices.inputs), b.reshape(columns(b, x, cut, shape), parts)))
+
+
+def _lower_gradients(b: Builder, dout: str, windows: Windows, matrices: Winograd) -> str:
+    """The transformed gradients of the results, whose tiles are disjoint: (a*a, K, tiles*N)."""
+    (batch, channels, height, width), m = b.type(dout).shape, matrices.tile
+    down, across = tiles(windows, m).out
+    if (height, width) != (down * m, across * m):
+        ends = [0] * 5 + [down * m - height, across * m - width, 0]
+        dout = b.node("Pad", (b.reshape(dout, (channels, height, width, batch)), b.const(ends)))
+    parts = b.reshape(dout, (channels, down, m, across, m, batch))
+    rows = b.reshape(b.node("Transpose", (parts,), perm=(2, 4, 0, 1, 3, 5)), (m * m, channels * down * across * batch))
+    product = b.node("MatMul", (b.const(np.ascontiguousarray(matrices.outputs.T)), rows))
+    return b.reshape(product, (matrices.window**2, channels, down * across * batch))
+
+
+def _lower_results(b: Builder, products: str, shape: Shape, matrices: Winograd) -> str:
+    """Products (a*a, K, tiles*N) as results of `shape`, (N, K, H, W), batch last."""
+    (batch, channels, height, width), m = shape, matrices.tile
+    down, across = -(-height // m), -(-width // m)
+    rows = b.reshape(products, (matrices.window**2, channels * down * across * batch))
+    parts = b.reshape(b.node("MatMul", (b.const(matrices.outputs), rows)), (m, m, channels, down, across, batch))
+    return cropped(b, b.node("Transpose", (parts,), perm=(2, 3, 0, 4, 1, 5)), shape, (down * m, across * m))

@@ -1,187 +1,22 @@
-"""Elementwise arithmetic with broadcasting."""
+"""Elementwise arithmetic: sums, products, quotients and powers of two operands, roots and logarithms, and rounding.
 
-from collections.abc import Callable, Sequence
+The operators behind Python's `+ - * / **` are here; `division.py` has the other divisions.
+"""
+
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from runner import dtype as dt
-from runner.core.lowering import LAST, PLAIN, TILED, Builder, Form, Layout, can_tile, elementwise_forms
-from runner.core.operators import Gradient, Primitive, is_filled_with, primitive
+from runner.core.lowering import Builder
+from runner.core.operators import Gradient, primitive
 from runner.core.precision import Needs
 from runner.core.values import Tensor, Value, syntax
-from runner.host.threads import block_length, compute_parts, slices
-from runner.ops.array import require
+from runner.ops.elementwise.base import Binary, Slope, SmoothBinary, Unary, computed_in_blocks
 from runner.ops.reduce import unbroadcast
-from runner.types import TensorType, broadcast
 
-# Elementwise passes over large arrays in blocks, which threads compute.
-
-DIVIDED = 1 << 18  # elements; smaller arrays stay in the caches as they are
-BLOCK = 1 << 16  # elements
-ELEMENT_FLOPS = 25  # an element takes as long as so many operations of a matrix product: it waits for memory
-
-
-def in_blocks(function: Callable[..., object], *arrays: np.ndarray) -> None:
-    """Call `function` with the same block of each array, in any thread; it reads some and writes into others.
-
-    The arrays have one shape. The function is elementwise: how they are divided changes no bit. Arrays whose elements
-    are not in one order in memory are passed whole.
-    """
-    size = arrays[0].size
-    flat = _flattened(arrays) if size > DIVIDED else None
-    if flat is None:
-        function(*arrays)
-        return
-    blocks = slices(size, block_length(BLOCK))
-    compute_parts(lambda block: function(*[x[block] for x in flat]), blocks, ELEMENT_FLOPS * size)
-
-
-def computed_in_blocks(function: Callable[..., object], *operands: np.ndarray) -> np.ndarray:
-    """The result of a numpy function, in blocks if the operands are large and have one shape.
-
-    Their element type is that of the result.
-    """
-    first = operands[0]
-    if first.size <= DIVIDED or any(x.shape != first.shape for x in operands):
-        return np.asarray(function(*operands))
-    result = np.empty_like(first)
-    in_blocks(lambda *arrays: function(*arrays[:-1], out=arrays[-1]), *operands, result)
-    return result
-
-
-def _flattened(arrays: tuple[np.ndarray, ...]) -> list[np.ndarray] | None:
-    """Views with one axis, of which equal positions belong to equal elements; None where there are none."""
-    first = arrays[0]
-    order = sorted(range(first.ndim), key=lambda axis: -first.strides[axis])
-    views = [x.transpose(order) for x in arrays]
-    if not all(view.flags.c_contiguous for view in views):
-        return None
-    return [view.reshape(-1) for view in views]
-
-
-# Elementwise arithmetic with broadcasting.
-
-
-class Unary(Primitive):
-    """Base: one operand, and a result of the same type."""
-
-    elementwise: ClassVar = True
-    ufunc: ClassVar[Any]
-    floats_only: ClassVar[bool] = True
-
-    def infer(self, x: TensorType) -> TensorType:
-        require(x.dtype.is_float or not self.floats_only, "needs floats", x=x)
-        return x
-
-    def kernel(self, x: np.ndarray) -> np.ndarray:
-        result: np.ndarray = self.ufunc(x)
-        return result
-
-    def lower(self, b: Builder, x: str) -> str:
-        return b.node(self.onnx, (x,))
-
-    def forms(self, x: TensorType) -> Sequence[Form]:
-        return elementwise_forms(self.lower, x)
-
-
-class UnaryGrad(Primitive):
-    """Base: the gradient of a Unary, from dout and its operand or its result, all of one type."""
-
-    elementwise: ClassVar = True
-
-    def infer(self, dout: TensorType, x: TensorType) -> TensorType:
-        require(dout == x, "dout and x must have one type", dout=dout, x=x)
-        return dout
-
-    def forms(self, dout: TensorType, x: TensorType) -> Sequence[Form]:
-        return elementwise_forms(self.lower, dout, x)
-
-
-class Binary(Primitive):
-    """Base: two operands that are converted to one element type and broadcast."""
-
-    elementwise: ClassVar = True
-    one_dtype: ClassVar = True
-    ufunc: ClassVar[Any]
-    floats_only: ClassVar[bool] = False
-    bools: ClassVar[bool] = False
-    neutral: ClassVar[float | None] = None  # as the second operand it does not change the first one
-    commutes: ClassVar[bool] = False  # the neutral element may also be the first operand
-
-    def infer(self, x: TensorType, y: TensorType) -> TensorType:
-        require(x.dtype is y.dtype, "operands must have the same element type", x=x, y=y, repair="x.astype(dtype)")
-        require(x.dtype.is_float or not self.floats_only, "needs floats", x=x)
-        require(x.dtype is not dt.bool_ or self.bools, "needs numbers", x=x)
-        return x if x.shape == y.shape else x.with_shape(*broadcast(x, y))
-
-    def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        result: np.ndarray = self.ufunc(x, y)
-        return result
-
-    def lower(self, b: Builder, x: str, y: str) -> str:
-        return b.node(self.onnx, (with_rank_of(b, x, y), with_rank_of(b, y, x)))
-
-    def forms(self, x: TensorType, y: TensorType) -> Sequence[Form]:
-        return broadcast_forms(self.lower, x, y)
-
-    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
-        if self.neutral is None:
-            return None
-        for k in (0, 1) if self.commutes else (0,):
-            if is_filled_with(self.neutral, known[1 - k]) and types[k].shape == broadcast(*types):
-                return k
-        return None
-
-
-def with_rank_of(b: Builder, scalar: str, other: str) -> str:
-    """A scalar reshaped to the rank of the other operand; other values unchanged.
-
-    onnxruntime loops over elements when it broadcasts a scalar against trailing axes of length 1: forty times slower.
-    """
-    ndim = b.type(other).ndim
-    return scalar if b.type(scalar).ndim or ndim < 2 else b.reshape(scalar, (1,) * ndim)
-
-
-def broadcast_forms(lower: Callable[..., str], *operands: TensorType) -> tuple[Form, ...]:
-    """The forms of an operator whose operands are broadcast.
-
-    Batch last, operands with the batch axis are transposed; in the others that axis is a 1 at the end. Tiled, operands
-    have the shape of the result, or one element per channel.
-    """
-    out = operands[0].with_shape(*broadcast(*operands))
-    layouts = [LAST] if out.ndim > 1 else []
-    if can_tile(out) and all(x.shape == out.shape or _is_per_channel(x) for x in operands):
-        layouts.append(TILED)
-    return Form("plain", lower), *(_in_layout(lower, layout, out, operands) for layout in layouts)
-
-
-def _in_layout(lower: Callable[..., str], layout: Layout, out: TensorType, operands: Sequence[TensorType]) -> Form:
-    def has_batch(x: TensorType) -> bool:
-        return x.shape == out.shape if layout is TILED else x.shape[:1] == out.shape[:1] and x.ndim == out.ndim
-
-    batched = [has_batch(x) for x in operands]
-
-    def lower_in_layout(b: Builder, *names: str) -> str:
-        pairs = zip(names, batched, strict=True)
-        return lower(b, *(name if batch else _without_batch(b, name, out.ndim) for name, batch in pairs))
-
-    return Form(layout.name.lower(), lower_in_layout, tuple(layout if batch else PLAIN for batch in batched), (layout,))
-
-
-def _is_per_channel(x: TensorType) -> bool:
-    """Whether a value broadcasts to (N, C, H, W) with at most one element per channel."""
-    return ((1,) * (4 - x.ndim) + x.shape)[2:] == (1, 1) and (x.ndim < 4 or x.shape[0] == 1)
-
-
-def _without_batch(b: Builder, name: str, ndim: int) -> str:
-    """An operand without the batch axis: its other axes, then a 1."""
-    shape = b.type(name).shape
-    if not shape:
-        return name
-    full = (1,) * (ndim - len(shape)) + shape
-    return b.reshape(name, (*full[1:], 1))
+# Arithmetic of two operands.
 
 
 @primitive
@@ -262,6 +97,24 @@ def nonzero(condition: Value, value: Value) -> Value:
 
 
 @primitive
+class SquaredDifference(SmoothBinary):
+    """(x - y) * (x - y)."""
+
+    def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.asarray(np.square(x - y))
+
+    def slopes(self, x: Value, y: Value, out: Value) -> tuple[Slope, Slope]:
+        return lambda: (x - y) * 2.0, lambda: (y - x) * 2.0
+
+    def lower(self, b: Builder, x: str, y: str) -> str:
+        difference = b.node("Sub", (x, y))
+        return b.node("Mul", (difference, difference))
+
+
+# Functions of one operand.
+
+
+@primitive
 class Neg(Unary):
     """-x."""
 
@@ -273,35 +126,23 @@ class Neg(Unary):
 
 
 @primitive
-class Exp(Unary):
-    """e to the power x."""
+class Abs(Unary):
+    """|x|; the gradient at 0 is 0."""
 
-    needs: ClassVar = Needs.SINGLE
-    ufunc: ClassVar = np.exp
+    floats_only: ClassVar = False
+    ufunc: ClassVar = np.abs
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (douts[0] * outputs[0],)
+        return (douts[0] * Sign()(inputs[0]),)
 
 
 @primitive
-class Log(Unary):
-    """Natural logarithm."""
+class Sign(Unary):
+    """-1, 0 or 1."""
 
-    needs: ClassVar = Needs.SINGLE
-    ufunc: ClassVar = np.log
-
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (douts[0] / inputs[0],)
-
-
-@primitive
-class Sqrt(Unary):
-    """Square root."""
-
-    ufunc: ClassVar = np.sqrt
-
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (douts[0] * 0.5 / outputs[0],)
+    floats_only: ClassVar = False
+    is_flat: ClassVar = True
+    ufunc: ClassVar = np.sign
 
 
 @primitive
@@ -320,26 +161,13 @@ class Square(Unary):
 
 
 @primitive
-class Sign(Unary):
-    """-1, 0 or 1."""
+class Sqrt(Unary):
+    """Square root."""
 
-    floats_only: ClassVar = False
-    is_flat: ClassVar = True
-    ufunc: ClassVar = np.sign
-
-
-@primitive
-class Abs(Unary):
-    """|x|; the gradient at 0 is 0."""
-
-    floats_only: ClassVar = False
-    ufunc: ClassVar = np.abs
+    ufunc: ClassVar = np.sqrt
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (douts[0] * Sign()(inputs[0]),)
-
-
-# More functions of one operand: elementwise ones, and the detection of values that are not finite.
+        return (douts[0] * 0.5 / outputs[0],)
 
 
 @primitive
@@ -371,23 +199,28 @@ class Reciprocal(Unary):
 
 
 @primitive
-class Sin(Unary):
-    """Sine of an angle in radians."""
+class Exp(Unary):
+    """e to the power x."""
 
-    ufunc: ClassVar = np.sin
+    needs: ClassVar = Needs.SINGLE
+    ufunc: ClassVar = np.exp
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (douts[0] * Cos()(inputs[0]),)
+        return (douts[0] * outputs[0],)
 
 
 @primitive
-class Cos(Unary):
-    """Cosine of an angle in radians."""
+class Log(Unary):
+    """Natural logarithm."""
 
-    ufunc: ClassVar = np.cos
+    needs: ClassVar = Needs.SINGLE
+    ufunc: ClassVar = np.log
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (-(douts[0] * Sin()(inputs[0])),)
+        return (douts[0] / inputs[0],)
+
+
+# Rounding to whole numbers.
 
 
 @primitive
@@ -396,157 +229,6 @@ class Floor(Unary):
 
     is_flat: ClassVar = True
     ufunc: ClassVar = np.floor
-
-
-class ConstantLike(Primitive):
-    """Base: a constant in the type of x."""
-
-    computes: ClassVar = False
-    is_flat: ClassVar = True
-    number: ClassVar[int]
-
-    def infer(self, x: TensorType) -> TensorType:
-        return x
-
-    def kernel(self, x: np.ndarray) -> np.ndarray:
-        return np.full(x.shape, self.number, x.dtype)
-
-    def lower(self, b: Builder, x: str) -> str:
-        kind = b.type(x)
-        return b.node("Expand", (b.const(np.array(self.number, kind.dtype.numpy)), b.const(list(kind.shape))))
-
-
-@primitive
-class OnesLike(ConstantLike):
-    """Ones in the type of x."""
-
-    number: ClassVar = 1
-
-
-@primitive
-class ZerosLike(ConstantLike):
-    """Zeros in the type of x."""
-
-    number: ClassVar = 0
-
-
-@primitive
-class FloatStatus(Primitive):
-    """0 when all elements of x (floats) are finite, else 1: (1,) in the element type of x."""
-
-    is_flat: ClassVar = True
-
-    def infer(self, x: TensorType) -> TensorType:
-        require(x.dtype.is_float, "needs floats", x=x)
-        return x.with_shape(1)
-
-    def kernel(self, x: np.ndarray) -> np.ndarray:
-        return np.asarray([not np.isfinite(x).all()], x.dtype)
-
-    def lower(self, b: Builder, x: str) -> str:
-        # x * 0 is 0 for finite x, else NaN; and a sum of zeros cannot overflow.
-        zeros = b.node("Mul", (x, b.const(0.0, like=x)))
-        not_finite = b.node("IsNaN", (b.node("ReduceSum", (zeros,), keepdims=0),))
-        return b.reshape(b.node("Cast", (not_finite,), to=b.type(x).dtype), (1,))
-
-    def forms(self, x: TensorType) -> Sequence[Form]:
-        return elementwise_forms(self.lower, x, results=0)
-
-
-# Division that rounds down, and the remainders of divisions.
-
-
-class Division(Binary):
-    """Base: the lowering of divisions of whole numbers, where a division by 0 gives 0, as in numpy."""
-
-    needs: ClassVar = Needs.SINGLE
-
-    def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        with np.errstate(divide="ignore"):
-            return super().kernel(x, y)
-
-    def lower(self, b: Builder, x: str, y: str) -> str:
-        """onnxruntime ends the process when it divides a whole number by 0, so it divides by 1 there."""
-        x, y = with_rank_of(b, x, y), with_rank_of(b, y, x)
-        if b.type(y).dtype.is_float:
-            return self.lower_floats(b, x, y)
-        zero = b.const(np.array(0, b.type(y).dtype.numpy))
-        is_zero = b.node("Equal", (y, zero))
-        safe = b.node("Where", (is_zero, b.const(np.array(1, b.type(y).dtype.numpy)), y))
-        return b.node("Where", (is_zero, zero, self.lower_ints(b, x, safe)))
-
-    def lower_floats(self, b: Builder, x: str, y: str) -> str:
-        """The nodes for floats."""
-        raise NotImplementedError
-
-    def lower_ints(self, b: Builder, x: str, y: str) -> str:
-        """The nodes for whole numbers; y has no 0."""
-        raise NotImplementedError
-
-
-@primitive
-class FloorDiv(Division):
-    """x / y rounded down; without a gradient."""
-
-    is_flat: ClassVar = True
-
-    def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        # Not numpy's floor_divide of floats, which rounds before it divides: 1.0 // 0.1 is 9 there, and 10 here.
-        if x.dtype.kind == "f":
-            return np.asarray(np.floor(x / y))
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.floor_divide(x, y))
-
-    def lower_floats(self, b: Builder, x: str, y: str) -> str:
-        return b.node("Floor", (b.node("Div", (x, y)),))
-
-    def lower_ints(self, b: Builder, x: str, y: str) -> str:
-        return b.node("Div", (b.node("Sub", (x, b.node("Mod", (x, y), fmod=0))), y))
-
-
-@primitive
-class FloorMod(Division):
-    """The remainder of x / y rounded down: it has the sign of y, as Python's `%`."""
-
-    ufunc: ClassVar = np.remainder
-
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        x, y = inputs
-        return lambda: unbroadcast(douts[0], x), lambda: unbroadcast(-(douts[0] * FloorDiv()(x, y)), y)
-
-    def lower_floats(self, b: Builder, x: str, y: str) -> str:
-        zero = b.const(0.0, like=x)
-        rest = b.node("Mod", (x, y), fmod=1)
-        differ = b.node("Xor", (b.node("Less", (rest, zero)), b.node("Less", (y, zero))))
-        is_zero = b.node("Equal", (rest, zero))
-        signed = b.node("Where", (differ, b.node("Add", (rest, y)), rest))
-        return b.node("Where", (is_zero, b.node("Mul", (b.node("Sign", (y,)), zero)), signed))
-
-    def lower_ints(self, b: Builder, x: str, y: str) -> str:
-        return b.node("Mod", (x, y), fmod=0)
-
-
-@primitive
-class Mod(Division):
-    """The remainder of x / y rounded toward 0: it has the sign of x, as C's `fmod`."""
-
-    ufunc: ClassVar = np.fmod
-
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        x, y = inputs
-        return (
-            lambda: unbroadcast(douts[0], x),
-            lambda: unbroadcast(-(douts[0] * ((x - outputs[0]) / y)), y),
-        )
-
-    def lower_floats(self, b: Builder, x: str, y: str) -> str:
-        return b.node("Mod", (x, y), fmod=1)
-
-    def lower_ints(self, b: Builder, x: str, y: str) -> str:
-        return b.node("Mod", (x, y), fmod=1)
-
-
-# Rounding to whole numbers, and tests for numbers that are not finite.
 
 
 @primitive
@@ -572,104 +254,3 @@ class Rint(Unary):
     is_flat: ClassVar = True
     ufunc: ClassVar = np.rint
     onnx: ClassVar = "Round"
-
-
-class FloatTest(Primitive):
-    """Base: Bool for each element, a constant for whole numbers and Bool."""
-
-    is_flat: ClassVar = True
-    ufunc: ClassVar[Any]
-
-    def infer(self, x: TensorType) -> TensorType:
-        return x.with_dtype(dt.bool_)
-
-    def kernel(self, x: np.ndarray) -> np.ndarray:
-        result: np.ndarray = self.ufunc(x)
-        return result
-
-    def lower(self, b: Builder, x: str) -> str:
-        type = b.type(x)
-        if type.dtype.is_float:
-            return self.lower_floats(b, x)
-        same = b.node("Equal", (x, x))  # onnxruntime's tests of numbers take floats only
-        return same if self.ufunc(0) else b.node("Not", (same,))
-
-    def lower_floats(self, b: Builder, x: str) -> str:
-        """The test of floats in ONNX."""
-        return b.node(self.onnx, (x,))
-
-    def forms(self, x: TensorType) -> Sequence[Form]:
-        return elementwise_forms(self.lower, x)
-
-
-@primitive
-class IsNan(FloatTest):
-    """Whether each element is NaN."""
-
-    ufunc: ClassVar = np.isnan
-    onnx: ClassVar = "IsNaN"
-
-
-@primitive
-class IsInf(FloatTest):
-    """Whether each element is infinite."""
-
-    ufunc: ClassVar = np.isinf
-
-
-@primitive
-class IsFinite(FloatTest):
-    """Whether each element is neither NaN nor infinite."""
-
-    ufunc: ClassVar = np.isfinite
-
-    def lower_floats(self, b: Builder, x: str) -> str:
-        return b.node("Not", (b.node("Or", (b.node("IsNaN", (x,)), b.node("IsInf", (x,)))),))
-
-
-# Operators on the bits of whole numbers.
-
-
-class Bitwise(Binary):
-    """Base: two operands of whole numbers that are broadcast."""
-
-    is_flat: ClassVar = True
-
-    def infer(self, x: TensorType, y: TensorType) -> TensorType:
-        require(x.dtype.numpy.kind in "iu", "needs whole numbers", x=x)
-        return super().infer(x, y)
-
-
-@primitive
-class BitwiseAnd(Bitwise):
-    """The bits that both x and y have."""
-
-    ufunc: ClassVar = np.bitwise_and
-
-
-@primitive
-class BitwiseOr(Bitwise):
-    """The bits that x or y has."""
-
-    ufunc: ClassVar = np.bitwise_or
-
-
-@primitive
-class BitwiseXor(Bitwise):
-    """The bits that one of x and y has."""
-
-    ufunc: ClassVar = np.bitwise_xor
-
-
-@primitive
-class Invert(Unary):
-    """The bits that x does not have."""
-
-    is_flat: ClassVar = True
-    floats_only: ClassVar = False
-    ufunc: ClassVar = np.invert
-    onnx: ClassVar = "BitwiseNot"
-
-    def infer(self, x: TensorType) -> TensorType:
-        require(x.dtype.numpy.kind in "iu", "needs whole numbers", x=x)
-        return x

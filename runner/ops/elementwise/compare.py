@@ -1,30 +1,20 @@
-"""Comparisons, logic of Bool tensors, selection of elements, and the reductions whose gradients select elements."""
+"""Comparisons, selection of elements by a condition, logic of Bool and of bits, and tests of numbers."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.lowering import Builder, Form
+from runner.core.lowering import Builder, Form, elementwise_forms
 from runner.core.operators import Gradient, Primitive, primitive
-from runner.core.precision import Needs
 from runner.core.values import Tensor, Value
-from runner.ops.array import Cast, Reshape, Transpose, require
-from runner.ops.elementwise.arithmetic import Binary, Unary, broadcast_forms
-from runner.ops.reduce import BroadcastTo, ReduceSum, Reduction, is_nan, nan_where, unbroadcast
+from runner.ops.array import Cast, require
+from runner.ops.elementwise.base import Binary, Unary, broadcast_forms
+from runner.ops.reduce import unbroadcast
 from runner.types import TensorType, broadcast
 
-
-class Extremum(Binary):
-    """Base of Maximum and Minimum: where the operands are equal, the gradient goes to x."""
-
-    comparison: ClassVar[type[Binary]]
-
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        x, y = inputs
-        first = Cast(douts[0].dtype)(self.comparison()(x, y))
-        return lambda: unbroadcast(douts[0] * first, x), lambda: unbroadcast(douts[0] * (1.0 - first), y)
+# Comparisons.
 
 
 class Comparison(Binary):
@@ -85,45 +75,34 @@ class LessEqual(Comparison):
     onnx: ClassVar = "LessOrEqual"
 
 
-class Logic(Binary):
-    """Base: two Bool operands."""
-
-    is_flat: ClassVar = True
-    bools: ClassVar = True
-
-    def infer(self, x: TensorType, y: TensorType) -> TensorType:
-        require(x.dtype is y.dtype is dt.bool_, "both operands must be Bool", x=x, y=y)
-        return super().infer(x, y)
-
-
 @primitive
-class LogicalAnd(Logic):
-    """x and y."""
+class ApproximateEqual(Comparison):
+    """Whether |x - y| is below `tolerance`."""
 
-    ufunc: ClassVar = np.logical_and
-    onnx: ClassVar = "And"
+    floats_only: ClassVar = True
+
+    tolerance: float = 1e-5
+
+    def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.asarray(np.abs(x - y) < x.dtype.type(self.tolerance))
+
+    def lower(self, b: Builder, x: str, y: str) -> str:
+        difference = b.node("Abs", (b.node("Sub", (x, y)),))
+        return b.node("Less", (difference, b.const(np.array(self.tolerance, b.type(x).dtype.numpy))))
 
 
-@primitive
-class LogicalOr(Logic):
-    """x or y."""
-
-    ufunc: ClassVar = np.logical_or
-    onnx: ClassVar = "Or"
+# Selection: the larger or smaller of two elements, or one of two by a condition.
 
 
-@primitive
-class LogicalNot(Unary):
-    """not x."""
+class Extremum(Binary):
+    """Base of Maximum and Minimum: where the operands are equal, the gradient goes to x."""
 
-    is_flat: ClassVar = True
-    floats_only: ClassVar = False
-    ufunc: ClassVar = np.logical_not
-    onnx: ClassVar = "Not"
+    comparison: ClassVar[type[Binary]]
 
-    def infer(self, x: TensorType) -> TensorType:
-        require(x.dtype is dt.bool_, "the operand must be Bool", x=x)
-        return x
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        x, y = inputs
+        first = Cast(douts[0].dtype)(self.comparison()(x, y))
+        return lambda: unbroadcast(douts[0] * first, x), lambda: unbroadcast(douts[0] * (1.0 - first), y)
 
 
 @primitive
@@ -180,59 +159,169 @@ class Select(Primitive):
         return broadcast_forms(self.lower, condition, x, y)
 
 
-class ReduceExtremum(Reduction):
-    """Base of ReduceMax and ReduceMin: equal extrema share the gradient equally, as in the reference."""
+# Logic of Bool, and of the bits of whole numbers.
 
-    needs_elements: ClassVar = True
 
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        (x,), (y,) = inputs, outputs
-        mask = Cast(x.dtype)(Equal()(x, self.broadcast_back(y, x)))
-        share = mask / BroadcastTo(x.shape)(ReduceSum(True, self.axes(x))(mask))
-        return (share * self.broadcast_back(douts[0], x),)
+class Logic(Binary):
+    """Base: two Bool operands."""
+
+    is_flat: ClassVar = True
+    bools: ClassVar = True
+
+    def infer(self, x: TensorType, y: TensorType) -> TensorType:
+        require(x.dtype is y.dtype is dt.bool_, "both operands must be Bool", x=x, y=y)
+        return super().infer(x, y)
+
+
+@primitive
+class LogicalAnd(Logic):
+    """x and y."""
+
+    ufunc: ClassVar = np.logical_and
+    onnx: ClassVar = "And"
+
+
+@primitive
+class LogicalOr(Logic):
+    """x or y."""
+
+    ufunc: ClassVar = np.logical_or
+    onnx: ClassVar = "Or"
+
+
+@primitive
+class LogicalNot(Unary):
+    """not x."""
+
+    is_flat: ClassVar = True
+    floats_only: ClassVar = False
+    ufunc: ClassVar = np.logical_not
+    onnx: ClassVar = "Not"
+
+    def infer(self, x: TensorType) -> TensorType:
+        require(x.dtype is dt.bool_, "the operand must be Bool", x=x)
+        return x
+
+
+class Bitwise(Binary):
+    """Base: two operands of whole numbers that are broadcast."""
+
+    is_flat: ClassVar = True
+
+    def infer(self, x: TensorType, y: TensorType) -> TensorType:
+        require(x.dtype.numpy.kind in "iu", "needs whole numbers", x=x)
+        return super().infer(x, y)
+
+
+@primitive
+class BitwiseAnd(Bitwise):
+    """The bits that both x and y have."""
+
+    ufunc: ClassVar = np.bitwise_and
+
+
+@primitive
+class BitwiseOr(Bitwise):
+    """The bits that x or y has."""
+
+    ufunc: ClassVar = np.bitwise_or
+
+
+@primitive
+class BitwiseXor(Bitwise):
+    """The bits that one of x and y has."""
+
+    ufunc: ClassVar = np.bitwise_xor
+
+
+@primitive
+class Invert(Unary):
+    """The bits that x does not have."""
+
+    is_flat: ClassVar = True
+    floats_only: ClassVar = False
+    ufunc: ClassVar = np.invert
+    onnx: ClassVar = "BitwiseNot"
+
+    def infer(self, x: TensorType) -> TensorType:
+        require(x.dtype.numpy.kind in "iu", "needs whole numbers", x=x)
+        return x
+
+
+# Tests for numbers that are not finite.
+
+
+class FloatTest(Primitive):
+    """Base: Bool for each element, a constant for whole numbers and Bool."""
+
+    is_flat: ClassVar = True
+    ufunc: ClassVar[Any]
+
+    def infer(self, x: TensorType) -> TensorType:
+        return x.with_dtype(dt.bool_)
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        result: np.ndarray = self.ufunc(x)
+        return result
 
     def lower(self, b: Builder, x: str) -> str:
-        """Unlike onnxruntime's, the result of operands with a NaN is NaN."""
-        extremum, dtype = super().lower(b, x), b.type(x).dtype
-        if not dtype.is_float:
-            return extremum
-        axes = b.const(list(self.axes(b.type(x))))
-        any_nan = b.node("ReduceMax", (is_nan(b, x), axes), keepdims=int(self.keep_dims))
-        return nan_where(b, any_nan, extremum, dtype)
+        type = b.type(x)
+        if type.dtype.is_float:
+            return self.lower_floats(b, x)
+        same = b.node("Equal", (x, x))  # onnxruntime's tests of numbers take floats only
+        return same if self.ufunc(0) else b.node("Not", (same,))
+
+    def lower_floats(self, b: Builder, x: str) -> str:
+        """The test of floats in ONNX."""
+        return b.node(self.onnx, (x,))
+
+    def forms(self, x: TensorType) -> Sequence[Form]:
+        return elementwise_forms(self.lower, x)
 
 
 @primitive
-class ReduceMax(ReduceExtremum):
-    """Largest element over `axis` (all axes by default)."""
+class IsNan(FloatTest):
+    """Whether each element is NaN."""
 
-    ufunc: ClassVar = np.maximum
-
-
-@primitive
-class ReduceMin(ReduceExtremum):
-    """Smallest element over `axis` (all axes by default)."""
-
-    ufunc: ClassVar = np.minimum
+    ufunc: ClassVar = np.isnan
+    onnx: ClassVar = "IsNaN"
 
 
 @primitive
-class ReduceProd(Reduction):
-    """Product over `axis` (all axes by default).
+class IsInf(FloatTest):
+    """Whether each element is infinite."""
 
-    The gradient of each element is the product of all others, which is exact for elements of 0, and takes n * n
-    multiplications and elements of memory for a product of n elements.
-    """
+    ufunc: ClassVar = np.isinf
 
-    needs: ClassVar = Needs.SINGLE
-    needs_elements: ClassVar = True
-    ufunc: ClassVar = np.multiply
 
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        (x,), axes = inputs, self.axes(inputs[0])
-        perm = (*(k for k in range(x.ndim) if k not in axes), *axes)
-        moved = Transpose(perm)(x)
-        count = x.size // outputs[0].size
-        rows = Reshape((-1, 1, count))(moved)
-        others = ReduceProd(axis=-1)(Select()(Tensor(np.eye(count, dtype=bool)), Tensor(1.0, x.dtype), rows))
-        back = tuple(perm.index(k) for k in range(x.ndim))
-        return (self.broadcast_back(douts[0], x) * Transpose(back)(Reshape(moved.shape)(others)),)
+@primitive
+class IsFinite(FloatTest):
+    """Whether each element is neither NaN nor infinite."""
+
+    ufunc: ClassVar = np.isfinite
+
+    def lower_floats(self, b: Builder, x: str) -> str:
+        return b.node("Not", (b.node("Or", (b.node("IsNaN", (x,)), b.node("IsInf", (x,)))),))
+
+
+@primitive
+class FloatStatus(Primitive):
+    """0 when all elements of x (floats) are finite, else 1: (1,) in the element type of x."""
+
+    is_flat: ClassVar = True
+
+    def infer(self, x: TensorType) -> TensorType:
+        require(x.dtype.is_float, "needs floats", x=x)
+        return x.with_shape(1)
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray([not np.isfinite(x).all()], x.dtype)
+
+    def lower(self, b: Builder, x: str) -> str:
+        # x * 0 is 0 for finite x, else NaN; and a sum of zeros cannot overflow.
+        zeros = b.node("Mul", (x, b.const(0.0, like=x)))
+        not_finite = b.node("IsNaN", (b.node("ReduceSum", (zeros,), keepdims=0),))
+        return b.reshape(b.node("Cast", (not_finite,), to=b.type(x).dtype), (1,))
+
+    def forms(self, x: TensorType) -> Sequence[Form]:
+        return elementwise_forms(self.lower, x, results=0)

@@ -1,6 +1,9 @@
-"""Quotients and products of two operands with rules of their own for zeros, and other elementwise pairs."""
+"""Divisions that round or have rules of their own for zeros: quotients, remainders, and products like them.
 
-from collections.abc import Callable, Sequence
+`RealDiv`, the division of Python's `/`, is in `arithmetic.py`.
+"""
+
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -8,46 +11,106 @@ import numpy as np
 from runner.core.lowering import Builder
 from runner.core.operators import Gradient, primitive
 from runner.core.precision import Needs
-from runner.core.values import Operand, Tensor, Value
-from runner.ops.elementwise.arithmetic import Binary, Log, RealDiv, Unary, nonzero
-from runner.ops.elementwise.compare import Comparison, Select
+from runner.core.values import Tensor, Value
+from runner.ops.elementwise.arithmetic import Log, RealDiv, nonzero
+from runner.ops.elementwise.base import Binary, Slope, SmoothBinary, with_rank_of
+from runner.ops.elementwise.compare import Select
 from runner.ops.reduce import unbroadcast
 
-# Bases of elementwise functions whose gradient is the adjoint times a derivative that is written in operators.
-
-Slope = Callable[[], Operand]
+# Quotients that are rounded down, and remainders.
 
 
-class Smooth(Unary):
-    """Base: a function of one operand; `slope` is its derivative."""
+class Division(Binary):
+    """Base: the lowering of divisions of whole numbers, where a division by 0 gives 0, as in numpy."""
 
-    def slope(self, x: Value, y: Value) -> Value:
-        """The derivative at the operand x, whose result is y."""
+    needs: ClassVar = Needs.SINGLE
+
+    def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        with np.errstate(divide="ignore"):
+            return super().kernel(x, y)
+
+    def lower(self, b: Builder, x: str, y: str) -> str:
+        """onnxruntime ends the process when it divides a whole number by 0, so it divides by 1 there."""
+        x, y = with_rank_of(b, x, y), with_rank_of(b, y, x)
+        if b.type(y).dtype.is_float:
+            return self.lower_floats(b, x, y)
+        zero = b.const(np.array(0, b.type(y).dtype.numpy))
+        is_zero = b.node("Equal", (y, zero))
+        safe = b.node("Where", (is_zero, b.const(np.array(1, b.type(y).dtype.numpy)), y))
+        return b.node("Where", (is_zero, zero, self.lower_ints(b, x, safe)))
+
+    def lower_floats(self, b: Builder, x: str, y: str) -> str:
+        """The nodes for floats."""
         raise NotImplementedError
 
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (douts[0] * self.slope(inputs[0], outputs[0]),)
-
-
-class SmoothBinary(Binary):
-    """Base: a function of two operands that are broadcast; `slopes` are its partial derivatives."""
-
-    def slopes(self, x: Value, y: Value, out: Value) -> tuple[Slope, Slope]:
-        """Functions that compute the derivatives with respect to x and y; `out` is the result."""
+    def lower_ints(self, b: Builder, x: str, y: str) -> str:
+        """The nodes for whole numbers; y has no 0."""
         raise NotImplementedError
 
+
+@primitive
+class FloorDiv(Division):
+    """x / y rounded down; without a gradient."""
+
+    is_flat: ClassVar = True
+
+    def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        # Not numpy's floor_divide of floats, which rounds before it divides: 1.0 // 0.1 is 9 there, and 10 here.
+        if x.dtype.kind == "f":
+            return np.asarray(np.floor(x / y))
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.floor_divide(x, y))
+
+    def lower_floats(self, b: Builder, x: str, y: str) -> str:
+        return b.node("Floor", (b.node("Div", (x, y)),))
+
+    def lower_ints(self, b: Builder, x: str, y: str) -> str:
+        return b.node("Div", (b.node("Sub", (x, b.node("Mod", (x, y), fmod=0))), y))
+
+
+@primitive
+class FloorMod(Division):
+    """The remainder of x / y rounded down: it has the sign of y, as Python's `%`."""
+
+    ufunc: ClassVar = np.remainder
+
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        (x, y), dout = inputs, douts[0]
-        by_x, by_y = self.slopes(x, y, outputs[0])
-        return lambda: unbroadcast(dout * by_x(), x), lambda: unbroadcast(dout * by_y(), y)
+        x, y = inputs
+        return lambda: unbroadcast(douts[0], x), lambda: unbroadcast(-(douts[0] * FloorDiv()(x, y)), y)
+
+    def lower_floats(self, b: Builder, x: str, y: str) -> str:
+        zero = b.const(0.0, like=x)
+        rest = b.node("Mod", (x, y), fmod=1)
+        differ = b.node("Xor", (b.node("Less", (rest, zero)), b.node("Less", (y, zero))))
+        is_zero = b.node("Equal", (rest, zero))
+        signed = b.node("Where", (differ, b.node("Add", (rest, y)), rest))
+        return b.node("Where", (is_zero, b.node("Mul", (b.node("Sign", (y,)), zero)), signed))
+
+    def lower_ints(self, b: Builder, x: str, y: str) -> str:
+        return b.node("Mod", (x, y), fmod=0)
 
 
-def without_zeros(y: Value) -> Value:
-    """The value with 1 in place of 0, a divisor whose quotient has a derivative where it is not selected."""
-    return Select()(y != 0.0, y, Tensor(1.0, y.dtype))
+@primitive
+class Mod(Division):
+    """The remainder of x / y rounded toward 0: it has the sign of x, as C's `fmod`."""
+
+    ufunc: ClassVar = np.fmod
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        x, y = inputs
+        return (
+            lambda: unbroadcast(douts[0], x),
+            lambda: unbroadcast(-(douts[0] * ((x - outputs[0]) / y)), y),
+        )
+
+    def lower_floats(self, b: Builder, x: str, y: str) -> str:
+        return b.node("Mod", (x, y), fmod=1)
+
+    def lower_ints(self, b: Builder, x: str, y: str) -> str:
+        return b.node("Mod", (x, y), fmod=1)
 
 
-# Quotients and products of two operands with rules of their own for zeros, and other elementwise pairs.
+# Quotients without the digits after the point.
 
 
 def truncated_quotient(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -90,6 +153,49 @@ class Div(SmoothBinary):
 
     def lower(self, b: Builder, x: str, y: str) -> str:
         return RealDiv().lower(b, x, y) if b.type(x).dtype.is_float else lower_truncated_quotient(b, x, y)
+
+
+@primitive
+class TruncateDiv(Binary):
+    """x / y without the digits after the point, and without a gradient; of whole numbers, 0 where y is 0."""
+
+    is_flat: ClassVar = True
+
+    def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return truncated_quotient(x, y)
+
+    def lower(self, b: Builder, x: str, y: str) -> str:
+        return lower_truncated_quotient(b, x, y)
+
+
+@primitive
+class TruncateMod(Binary):
+    """x - y * TruncateDiv(x, y), which has the sign of x; of whole numbers, 0 where y is 0."""
+
+    def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        if x.dtype.kind == "f":
+            return np.asarray(np.fmod(x, y))
+        return np.asarray(np.where(y == 0, x.dtype.type(0), np.fmod(x, np.where(y == 0, y.dtype.type(1), y))))
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        (x, y), dout = inputs, douts[0]
+        return lambda: unbroadcast(dout, x), lambda: unbroadcast(-(dout * TruncateDiv()(x, y)), y)
+
+    def lower(self, b: Builder, x: str, y: str) -> str:
+        if b.type(x).dtype.is_float:
+            return b.node("Mod", (x, y), fmod=1)
+        # Where y is 0 the whole of x would be left.
+        zero = b.const(np.array(0, b.type(x).dtype.numpy))
+        rest = b.node("Sub", (x, b.node("Mul", (lower_truncated_quotient(b, x, y), y))))
+        return b.node("Where", (b.node("Equal", (y, zero)), zero, rest))
+
+
+# Quotients and products that are 0 where an operand is 0.
+
+
+def without_zeros(y: Value) -> Value:
+    """The value with 1 in place of 0, a divisor whose quotient has a derivative where it is not selected."""
+    return Select()(y != 0.0, y, Tensor(1.0, y.dtype))
 
 
 @primitive
@@ -163,69 +269,3 @@ class Xlogy(SmoothBinary):
     def lower(self, b: Builder, x: str, y: str) -> str:
         zero = b.const(0.0, like=x)
         return b.node("Where", (b.node("Equal", (x, zero)), zero, b.node("Mul", (x, b.node("Log", (y,))))))
-
-
-@primitive
-class SquaredDifference(SmoothBinary):
-    """(x - y) * (x - y)."""
-
-    def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return np.asarray(np.square(x - y))
-
-    def slopes(self, x: Value, y: Value, out: Value) -> tuple[Slope, Slope]:
-        return lambda: (x - y) * 2.0, lambda: (y - x) * 2.0
-
-    def lower(self, b: Builder, x: str, y: str) -> str:
-        difference = b.node("Sub", (x, y))
-        return b.node("Mul", (difference, difference))
-
-
-@primitive
-class TruncateDiv(Binary):
-    """x / y without the digits after the point, and without a gradient; of whole numbers, 0 where y is 0."""
-
-    is_flat: ClassVar = True
-
-    def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return truncated_quotient(x, y)
-
-    def lower(self, b: Builder, x: str, y: str) -> str:
-        return lower_truncated_quotient(b, x, y)
-
-
-@primitive
-class TruncateMod(Binary):
-    """x - y * TruncateDiv(x, y), which has the sign of x; of whole numbers, 0 where y is 0."""
-
-    def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        if x.dtype.kind == "f":
-            return np.asarray(np.fmod(x, y))
-        return np.asarray(np.where(y == 0, x.dtype.type(0), np.fmod(x, np.where(y == 0, y.dtype.type(1), y))))
-
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        (x, y), dout = inputs, douts[0]
-        return lambda: unbroadcast(dout, x), lambda: unbroadcast(-(dout * TruncateDiv()(x, y)), y)
-
-    def lower(self, b: Builder, x: str, y: str) -> str:
-        if b.type(x).dtype.is_float:
-            return b.node("Mod", (x, y), fmod=1)
-        # Where y is 0 the whole of x would be left.
-        zero = b.const(np.array(0, b.type(x).dtype.numpy))
-        rest = b.node("Sub", (x, b.node("Mul", (lower_truncated_quotient(b, x, y), y))))
-        return b.node("Where", (b.node("Equal", (y, zero)), zero, rest))
-
-
-@primitive
-class ApproximateEqual(Comparison):
-    """Whether |x - y| is below `tolerance`."""
-
-    floats_only: ClassVar = True
-
-    tolerance: float = 1e-5
-
-    def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return np.asarray(np.abs(x - y) < x.dtype.type(self.tolerance))
-
-    def lower(self, b: Builder, x: str, y: str) -> str:
-        difference = b.node("Abs", (b.node("Sub", (x, y)),))
-        return b.node("Less", (difference, b.const(np.array(self.tolerance, b.type(x).dtype.numpy))))

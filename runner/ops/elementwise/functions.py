@@ -1,17 +1,43 @@
-"""Trigonometric and hyperbolic functions, and their inverses; angles are in radians."""
+"""Functions of numbers: sine, cosine and their relatives, exponentials near 1, and the error function.
+
+Angles are in radians.
+"""
 
 import math
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import Builder
-from runner.core.operators import primitive
+from runner.core.operators import Gradient, primitive
 from runner.core.precision import Needs
 from runner.core.values import Value
 from runner.ops.elementwise.arithmetic import Exp, Reciprocal, Rsqrt, Sqrt
-from runner.ops.elementwise.division import Slope, Smooth, SmoothBinary
+from runner.ops.elementwise.base import Slope, Smooth, SmoothBinary, Unary
+
+# Trigonometric and hyperbolic functions, and their inverses.
+
+
+@primitive
+class Sin(Unary):
+    """Sine of an angle in radians."""
+
+    ufunc: ClassVar = np.sin
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (douts[0] * Cos()(inputs[0]),)
+
+
+@primitive
+class Cos(Unary):
+    """Cosine of an angle in radians."""
+
+    ufunc: ClassVar = np.cos
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (-(douts[0] * Sin()(inputs[0])),)
 
 
 class Angular(Smooth):

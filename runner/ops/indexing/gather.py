@@ -1,7 +1,6 @@
-"""Operators indexed by an integer operand: OneHot, Gather, UnsortedSegmentSum."""
+"""Elements at positions that are an operand, and the adjoints, which add elements at positions."""
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -12,10 +11,10 @@ from runner.core.lowering import Builder
 from runner.core.operators import Gradient, Primitive, primitive
 from runner.core.precision import Needs
 from runner.core.values import Tensor, Value
-from runner.errors import ConfigError
 from runner.ops.array import Transpose, require
-from runner.ops.elementwise.arithmetic import ZerosLike
 from runner.types import Shape, TensorType, resolve_axes
+
+# Rows: class numbers as vectors, rows selected, and rows summed by their number.
 
 
 @primitive
@@ -138,9 +137,7 @@ class UnsortedSegmentSum(Primitive):
         return b.node("ScatterND", (zeros, index, x), reduction="add")
 
 
-# Elements selected along one axis by a tensor of positions, and orders of elements along an axis.
-
-ORDERED = (dt.float16, dt.float32, dt.float64, dt.int32, dt.int64)  # what onnxruntime sorts
+# Elements along one axis.
 
 
 @primitive
@@ -218,85 +215,7 @@ class GatherDGrad(Primitive):
         return b.node("ScatterElements", (zeros, index, dout), axis=self.dim, reduction="add")
 
 
-class Ordering(Primitive):
-    """Base of Sort and TopK: the first elements of an order along an axis, and their positions as Int32.
-
-    Of equal elements the first one is first. NaN counts as infinity.
-    """
-
-    def order(self, x: TensorType) -> tuple[int, int, bool]:
-        """The axis, the number of elements, and whether the largest come first."""
-        raise NotImplementedError
-
-    def infer(self, x: TensorType) -> tuple[TensorType, TensorType]:
-        require(x.dtype in ORDERED, "cannot order this element type", x=x, allowed=", ".join(map(str, ORDERED)))
-        axis, count, _ = self.order(x)
-        values = x.with_shape(*x.shape[:axis], count, *x.shape[axis + 1 :])
-        return values, values.with_dtype(dt.int32)
-
-    def kernel(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        axis, count, largest = self.order(TensorType.of(x))
-        keys = np.where(np.isnan(x), np.inf, x).astype(x.dtype) if x.dtype.kind == "f" else x
-        if largest:  # the reverse of the order of the reversed elements: equal ones keep their order
-            order = np.flip(x.shape[axis] - 1 - np.argsort(np.flip(keys, axis), axis, kind="stable"), axis)
-        else:
-            order = np.argsort(keys, axis, kind="stable")
-        order = np.take(order, range(count), axis)
-        return np.take_along_axis(x, order, axis), order.astype(np.int32)
-
-    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
-        return inputs[0].size
-
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        axis = self.order(inputs[0].type)[0]
-        return (GatherDGrad(axis, inputs[0].shape)(douts[0], outputs[1]),)
-
-    def lower(self, b: Builder, x: str) -> tuple[str, str]:
-        axis, count, largest = self.order(b.type(x))
-        keys = x
-        if b.type(x).dtype.is_float:
-            keys = b.node("Where", (b.node("IsNaN", (x,)), b.const(np.inf, like=x), x))
-        _, order = b.nodes("TopK", (keys, b.const([count])), 2, axis=axis, largest=int(largest), sorted=1)
-        return b.node("GatherElements", (x, order), axis=axis), b.node("Cast", (order,), to=dt.int32)
-
-
-@primitive
-class Sort(Ordering):
-    """The elements in ascending order along `axis`, or `descending`, and their positions as Int32.
-
-    Of equal elements the first one is first; NaN counts as infinity.
-    """
-
-    axis: int = -1
-    descending: bool = False
-
-    def order(self, x: TensorType) -> tuple[int, int, bool]:
-        (axis,) = resolve_axes(self.axis, x.ndim)
-        return axis, x.shape[axis], self.descending
-
-
-@primitive
-class TopK(Ordering):
-    """The k largest elements along the last axis in descending order, and their positions as Int32: `TopK()(x, k)`.
-
-    Beyond the reference, along another `axis`, or the smallest ones in ascending order. Of equal elements the first one
-    is first; NaN counts as infinity. The result is ordered also for `sorted=False`.
-    """
-
-    sorted: bool = False
-    k: int = 1
-    axis: int = -1
-    largest: bool = True
-    statics: ClassVar = ("k",)
-
-    def order(self, x: TensorType) -> tuple[int, int, bool]:
-        (axis,) = resolve_axes(self.axis, x.ndim)
-        which = "the last axis" if self.axis == -1 else f"axis {self.axis}"
-        require(1 <= self.k <= x.shape[axis], f"k must be 1 to the length of {which}", k=self.k, x=x)
-        return axis, self.k, self.largest
-
-
-# Elements and blocks at positions that are rows of an integer operand: GatherNd, ScatterNd, TensorScatterUpdate.
+# Blocks at positions that are rows of an operand.
 #
 # `indices` (*N, K) has one position for each of its rows, along the first K axes of the tensor; the rest of the axes
 # are taken whole. Negative numbers count from the end of their axis.
@@ -365,111 +284,3 @@ class ScatterNd(Primitive):
     def lower(self, b: Builder, indices: str, updates: str) -> str:
         zeros = b.node("Expand", (b.const(np.zeros((), b.type(updates).dtype.numpy)), b.const(list(self.shape))))
         return b.node("ScatterND", (zeros, b.node("Cast", (indices,), to=dt.int64), updates), reduction="add")
-
-
-@primitive
-class TensorScatterUpdate(Primitive):
-    """x with `updates` in place of what is at the positions, which have to differ from each other."""
-
-    computes: ClassVar = False
-
-    def infer(self, x: TensorType, indices: TensorType, updates: TensorType) -> TensorType:
-        expected = x.with_shape(*block_shape(x, indices))
-        require(updates == expected, "updates have another type", updates=updates, expected=expected)
-        return x
-
-    def kernel(self, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
-        out = x.copy()
-        out[as_index(indices)] = updates
-        return out
-
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        _, indices, updates = inputs
-        return (
-            lambda: TensorScatterUpdate()(douts[0], indices, ZerosLike()(updates)),
-            None,
-            lambda: GatherNd()(douts[0], indices),
-        )
-
-    def lower(self, b: Builder, x: str, indices: str, updates: str) -> str:
-        return b.node("ScatterND", (x, b.node("Cast", (indices,), to=dt.int64), updates))
-
-
-# Rows and elements of a tensor changed at positions that are an operand.
-
-UFUNCS: dict[str, Any] = {
-    "update": None,
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "div": np.divide,
-    "max": np.maximum,
-    "min": np.minimum,
-}
-
-
-@primitive
-class ScatterReduce(Primitive):
-    """x with the blocks at `indices` changed by `updates` (`mode`: update, add, sub, mul, div, max, min).
-
-    x (*L, ...), indices (..., K) Int32 or Int64 for the first K axes, from 0; updates (*indices.shape[:-1],
-    *x.shape[K:]) in the element type of x. Of several updates of one block all count, except for `update`, where one of
-    them remains. It has no gradient.
-    """
-
-    needs_elements: ClassVar = True
-
-    mode: str = "update"
-
-    def __post_init__(self) -> None:
-        if self.mode not in UFUNCS:
-            raise ConfigError("unknown mode", given=self.mode, allowed=", ".join(UFUNCS))
-
-    def infer(self, x: TensorType, indices: TensorType, updates: TensorType) -> TensorType:
-        require(indices.dtype in (dt.int32, dt.int64), "indices must be Int32 or Int64", indices=indices)
-        depth = indices.shape[-1] if indices.ndim else 0
-        require(1 <= depth <= x.ndim, "indices must name one axis of x or more", x=x, indices=indices)
-        expected = x.with_shape(*indices.shape[:-1], *x.shape[depth:])
-        require(updates == expected, "updates do not fit x and indices", updates=updates, expected=expected)
-        require(self.mode != "div" or x.dtype.is_float, "divides floats only", x=x)
-        return x
-
-    def kernel(self, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
-        places = tuple(np.moveaxis(indices, -1, 0))
-        for axis, place in enumerate(places):
-            if place.size and place.min() < 0:
-                raise IndexError(f"index {place.min()} is out of range, 0 to {x.shape[axis] - 1}")
-        result = x.copy()
-        ufunc = UFUNCS[self.mode]
-        if ufunc is None:
-            result[places] = updates
-        else:
-            ufunc.at(result, places, updates)
-        return result
-
-    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
-        return inputs[2].size if self.mode != "update" else 0
-
-    def lower(self, b: Builder, x: str, indices: str, updates: str) -> str:
-        places = b.node("Cast", (indices,), to=dt.int64)
-        if self.mode in ("sub", "div"):  # ONNX has the inverse operations
-            return self._lower_inverse(b, x, places, updates)
-        if self.mode in ("max", "min") and b.type(x).dtype.is_float:
-            return self._lower_extremum(b, x, places, updates)
-        reduction = {"update": "none"}.get(self.mode, self.mode)
-        return b.node("ScatterND", (x, places, updates), reduction=reduction)
-
-    def _lower_inverse(self, b: Builder, x: str, places: str, updates: str) -> str:
-        dtype, shape = b.type(x).dtype.numpy, b.const(list(b.type(x).shape))
-        is_sub = self.mode == "sub"
-        neutral = b.node("Expand", (b.const(np.array(0 if is_sub else 1, dtype)), shape))
-        total = b.node("ScatterND", (neutral, places, updates), reduction="add" if is_sub else "mul")
-        return b.node("Sub" if is_sub else "Div", (x, total))
-
-    def _lower_extremum(self, b: Builder, x: str, places: str, updates: str) -> str:
-        """Unlike onnxruntime's, an update with NaN is NaN."""
-        extremum = b.node("ScatterND", (x, places, updates), reduction=self.mode)
-        nan = b.node("Cast", (b.node("IsNaN", (updates,)),), to=dt.int32)
-        start = b.node("Cast", (b.node("IsNaN", (x,)),), to=dt.int32)
-        count = b.node("ScatterND", (start, places, nan), reduction="add")
-        return b.node("Where", (b.node("Cast", (count,), to=dt.bool_), b.const(math.nan, like=x), extremum))

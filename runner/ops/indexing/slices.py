@@ -1,4 +1,8 @@
-"""Strided slices, and their adjoint."""
+"""Parts of a tensor by slices: StridedSlice with its adjoint, and what Python writes as `x[key]` and `x[key] = value`.
+
+An index becomes one item for each axis (`as_items`). `subscript` applies slices, and operators of `gather.py` for
+arrays of positions; `assigned` writes through the positions that the same index selects.
+"""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -163,7 +167,7 @@ class StridedSliceGrad(Strided):
         return b.node("Pad", (dout, b.const([r.start for r in taken] + ends)))
 
 
-# An index of a value, `x[key]`, as one item for each axis.
+# An index as one item for each axis.
 
 Item = int | slice | None | np.ndarray | Value  # None is a new axis; arrays are of Int64, values of ints
 
@@ -320,7 +324,7 @@ def assigned(x: Value, key: object, value: Any) -> Value:
         return result
     items, lead = _leading(as_items(key, x), x.shape)
     rows = math.prod(x.shape[:lead])
-    positions = _index_assignment_positions(np.arange(rows).reshape(x.shape[:lead]), items)
+    positions = _selected_rows(np.arange(rows).reshape(x.shape[:lead]), items)
     block = x.shape[lead:]
     updates = operator("BroadcastTo")((*positions.shape, *block))(
         _without_leading_ones(given, positions.ndim + len(block))
@@ -339,7 +343,7 @@ def _leading(items: list[Item], shape: Shape) -> tuple[list[Item], int]:
     return items, axes
 
 
-def _index_assignment_positions(places: np.ndarray, items: list[Item]) -> Any:
+def _selected_rows(places: np.ndarray, items: list[Item]) -> Any:
     """The row numbers that the items select: an array, or a value if they include one."""
     if any(isinstance(item, Value) for item in items):
         return syntax.subscript(as_constant(places, None), tuple(items))

@@ -10,7 +10,8 @@ from both_modes import digits, lenet_step
 
 from runner import dtype as dt, nn, ops
 from runner.compile.onnx.builder import OnnxBuilder
-from runner.compile.onnx.lower import lower, parameter_values, with_constants, with_defaults
+from runner.compile.onnx.lower import lower, parameter_values
+from runner.compile.onnx.model import with_constants, with_defaults
 from runner.compile.program import Program
 from runner.compile.session import Session
 from runner.core.interpreter import current

@@ -1,9 +1,4 @@
-"""Batch normalisation with the statistics of the batches of all ranks, as three operators.
-
-`ChannelMoments` computes the statistics of this rank's part, `AllReduceMoments` those of all parts in one exchange, and
-`NormalizeChannels` the result; its gradient needs one exchange, too. Statistics of parts are combined as centred sums
-(Chan, Golub and LeVeque, 1979), so that a mean far from 0 costs no precision.
-"""
+"""Operators over the ranks of a data-parallel run: sums of values, and batch normalisation of the whole batch."""
 
 from collections.abc import Sequence
 from dataclasses import field
@@ -34,7 +29,7 @@ from runner.ops.normalization import (
 )
 from runner.types import TensorType
 
-# Operators over the ranks of a data-parallel run.
+# Sums and means of values.
 
 KINDS = "sum", "mean"
 
@@ -92,6 +87,10 @@ class AllReduce(Collective):
 
 
 # Batch normalisation with the statistics of the batches of all ranks, as three operators.
+#
+# `ChannelMoments` computes the statistics of this rank's part, `AllReduceMoments` those of all parts in one exchange,
+# and `NormalizeChannels` the result; its gradient needs one exchange, too. Statistics of parts are combined as centred
+# sums (Chan, Golub and LeVeque, 1979), so that a mean far from 0 costs no precision.
 
 
 @primitive
