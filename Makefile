@@ -1,5 +1,7 @@
 .DEFAULT_GOAL := help
-.PHONY: help install test fast soak projects mutants lint format types size bench benchmarks startup oracle web docs pictures
+.PHONY: help install test check fast soak projects mutants lint format types size bench benchmarks startup oracle web docs pictures
+
+PARTS = common communication compile config core host importer nn ops validation
 
 help:  ## print this list of targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -10,8 +12,11 @@ install:  ## install everything that contributors need, in the tested versions
 test:  ## the whole suite
 	pytest -n 2 --dist worksteal
 
-fast:  ## the suite without real processes and real data sets
-	pytest -x --ignore=tests/test_cli.py --ignore=tests/dataset --ignore=tests/end_to_end --ignore=tests/experiment
+check: lint types fast  ## what to run before a commit: lint, types, the architecture and fast tests; about 4 minutes
+
+fast:  ## the architecture, and tests of parts: operators, layers, compiler, importer, config
+	pytest -x -n 2 --dist worksteal tests/test_architecture.py tests/test_types.py $(addprefix tests/,$(PARTS)) \
+	--ignore=tests/importer/test_kinds.py --ignore=tests/config/test_users_code.py
 
 soak:  ## the long tests: kills at every single operation and step, every flipped bit, random examples, hostile input
 	RUNNER_SOAK=1 pytest -n 2 --dist worksteal $$(grep -rlE '^from (soak|hypothesis) import' tests --include='test_*.py')

@@ -2,6 +2,8 @@
 
 import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,11 +69,15 @@ def test_a_default_is_that_of_the_reference_or_listed(name):
 
 
 def test_what_the_tree_registers_is_an_option():
-    """Also what a new file registers: `runner/config/groups/entries.py` imports it."""
+    """Also what a new file registers: `runner/config/groups/entries.py` has to import it."""
+    lines = "for kind in register.KINDS.values():\n    for name in kind:\n        print(kind.name, name)"
+    program = f"from runner import register\nfrom runner.config import groups\n{lines}"
+    options = subprocess.check_output([sys.executable, "-c", program], text=True).splitlines()
+    assert "callback loss_monitor" in options
     decorators = re.compile(r'^@register\.(\w+)\("(\w+)"\)', re.MULTILINE)
     for file in Path(register.__file__).parent.rglob("*.py"):
         for kind, name in decorators.findall(file.read_text()):
-            assert name in register.KINDS[kind], f"{file} registers {name}, and nothing imports it"
+            assert f"{kind} {name}" in options, f"{file} registers {name}, and entries.py does not import it"
 
 
 @pytest.mark.parametrize(
