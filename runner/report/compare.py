@@ -1,7 +1,7 @@
 """`runner compare RUN_A RUN_B`: compares the dumps if both runs have one, otherwise configs, losses and metrics.
 
 `compare_runs` compares two runs without dumps; its result is plain values, which `--json` prints, and which `tables`,
-`markdown` and `csv_text` show. Notebooks and pages about two runs use them too. Dumps are compared in `dump/`.
+`markdown` and `spreadsheet` show. Notebooks and pages about two runs use them too. Dumps are compared in `dump/`.
 """
 
 import json
@@ -15,8 +15,7 @@ import numpy as np
 
 from runner import rundir
 from runner.errors import ConfigError, DataError, MismatchError, StorageError
-from runner.host import console
-from runner.host.console import spreadsheet_cell
+from runner.host.console import csv_text, spreadsheet_cell
 from runner.observe.tolerance import Tolerance
 from runner.report.dump import tables as dumps
 from runner.report.dump.reader import find_iterations
@@ -101,7 +100,7 @@ def _compare_metrics(runs: Sequence[Path], missing: Sequence[Path], args: Namesp
     if args.json:
         print(json.dumps(found, allow_nan=False))  # noqa: T201  output of the command
     elif args.md or args.csv:
-        print(markdown(found) if args.md else csv_text(found), end="")  # noqa: T201
+        print(markdown(found) if args.md else spreadsheet(found), end="")  # noqa: T201
     else:
         _print(found)
     return 0 if found["same"] else MismatchError.exit_code
@@ -250,13 +249,13 @@ def markdown(found: Row) -> str:
     return "\n".join([*lines, *(f"note: {inline(note)}" for note in found["notes"])]).rstrip() + "\n"
 
 
-def csv_text(found: Row) -> str:
+def spreadsheet(found: Row) -> str:
     """One table with the columns of HEAD for spreadsheets (RFC 4180), in which no text is a formula."""
     names = "metric", "a", "b", "abs", "rel", "differs"
     rows: list[tuple[object, ...]] = [("metrics", *(_cell(one[name]) for name in names)) for one in found["metrics"]]
     rows += [("losses", name, value) for name, value in found["losses"].items() if name != "first"]
     rows += [(part, *one.values()) for part in ("config", "manifest", "figures") for one in found[part]]
-    return console.csv_text([HEAD, *(tuple(map(spreadsheet_cell, cells)) for cells in rows)], "\r\n")
+    return csv_text([HEAD, *(tuple(map(spreadsheet_cell, cells)) for cells in rows)], "\r\n")
 
 
 def _cell(value: object) -> object:

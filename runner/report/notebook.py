@@ -23,12 +23,11 @@ from runner.report.runs.list import EVALUATION, TEST_LOSS
 from runner.rundir import directories_of, is_run
 
 # HTML for the output of a notebook: the style of reports, which applies to nothing else on the page.
-#
-# Notebooks have styles of their own for what is in an output: floating lists, striped tables, colours of a theme that
-# may be dark while the page is light.
 
 CLASS = "runner-output"
-_SELECTOR = 3 * f".{CLASS}"  # notebooks have rules for tables and lists, which weigh less than three classes
+# Notebooks have rules of their own for what is in an output, which weigh less than three classes: floating lists,
+# striped tables, colours of a theme that may be dark while the page is light.
+_SELECTOR = 3 * f".{CLASS}"
 _BOX = f"""\
 {_SELECTOR}{{padding:14px 18px;border:1px solid var(--line);border-radius:10px;background:var(--page);color:var(--ink);
 font:14px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;

@@ -24,75 +24,75 @@ from runner.types import Shape
 
 PLAIN = ("NCHW", "ND")
 _ORDERS = {"NHWC": (0, 3, 1, 2), "HWCN": (3, 2, 0, 1)}  # the axes N, C, H, W
-FORMATS = (*PLAIN, *_ORDERS, "CHWN", "NC1HWC0", "FRACTAL_Z", "FRACTAL_NZ")
+LAYOUTS = (*PLAIN, *_ORDERS, "CHWN", "NC1HWC0", "FRACTAL_Z", "FRACTAL_NZ")
 TILED = "22CHWN"  # (2, 2, C, H/2, W/2, N), only in synchronous dumps of our own: the corners of 2x2 tiles
 TILE_AXES = (5, 2, 3, 0, 4, 1)  # of TILED in the order (N, C, H/2, 2, W/2, 2)
 TILE = 16
 
 
-def to_nchw(array: np.ndarray, format: str, original: Shape = (), groups: int = 1) -> np.ndarray:
+def to_nchw(array: np.ndarray, layout: str, original: Shape = (), groups: int = 1) -> np.ndarray:
     """Convert a tensor to (N, C, H, W), or to its logical axes if it does not have four; a view where possible.
 
     `original` is its shape without padding, or () if unknown: the padding of channels then remains. `groups` is that
-    of the convolution, for FRACTAL_Z. Raises DataError for a format that is not in FORMATS, and for shapes that do not
+    of the convolution, for FRACTAL_Z. Raises DataError for a layout that is not in LAYOUTS, and for shapes that do not
     match.
     """
-    if format in _ORDERS and array.ndim != 4:
-        format = "ND"  # as in CANN: the format has no meaning for other numbers of axes
-    if format in PLAIN:
+    if layout in _ORDERS and array.ndim != 4:
+        layout = "ND"  # as in CANN: the layout has no meaning for other numbers of axes
+    if layout in PLAIN:
         return array.reshape(original) if original and array.size == math.prod(original) else array
-    if format in _ORDERS:
-        return _checked(array.transpose(_ORDERS[format]), array, format, original)
-    if format == "CHWN":
-        return _checked(np.moveaxis(array, -1, 0) if array.ndim else array, array, format, original)
-    if format == TILED and array.ndim == 6:
+    if layout in _ORDERS:
+        return _checked(array.transpose(_ORDERS[layout]), array, layout, original)
+    if layout == "CHWN":
+        return _checked(np.moveaxis(array, -1, 0) if array.ndim else array, array, layout, original)
+    if layout == TILED and array.ndim == 6:
         tiles = array.transpose(TILE_AXES)
         return tiles.reshape(*tiles.shape[:2], 2 * tiles.shape[2], 2 * tiles.shape[4])
-    if format == "NC1HWC0":
+    if layout == "NC1HWC0":
         return _from_nc1hwc0(array, original)
-    if format == "FRACTAL_Z":
+    if layout == "FRACTAL_Z":
         return _from_fractal_z(array, original, groups)
-    if format == "FRACTAL_NZ":
+    if layout == "FRACTAL_NZ":
         return _from_fractal_nz(array, original)
-    raise DataError("this format cannot be converted", found=format, allowed=", ".join(FORMATS))
+    raise DataError("this format cannot be converted", found=layout, allowed=", ".join(LAYOUTS))
 
 
-def from_nchw(array: np.ndarray, format: str, groups: int = 1) -> np.ndarray:
-    """Convert a tensor (N, C, H, W), or with other axes, to a format; a view where possible.
+def from_nchw(array: np.ndarray, layout: str, groups: int = 1) -> np.ndarray:
+    """Convert a tensor (N, C, H, W), or with other axes, to a layout; a view where possible.
 
-    Raises DataError for a format that is not in FORMATS or that the tensor cannot have.
+    Raises DataError for a layout that is not in LAYOUTS or that the tensor cannot have.
     """
-    if format in PLAIN or (format in _ORDERS and array.ndim != 4):
+    if layout in PLAIN or (layout in _ORDERS and array.ndim != 4):
         return array
-    if format in _ORDERS:
-        return array.transpose(np.argsort(_ORDERS[format]))
-    if format == "CHWN":
+    if layout in _ORDERS:
+        return array.transpose(np.argsort(_ORDERS[layout]))
+    if layout == "CHWN":
         return np.moveaxis(array, 0, -1) if array.ndim else array
-    if format == "FRACTAL_NZ":
+    if layout == "FRACTAL_NZ":
         return _to_fractal_nz(array)
-    if format not in FORMATS:
-        raise DataError("this format cannot be converted", found=format, allowed=", ".join(FORMATS))
+    if layout not in LAYOUTS:
+        raise DataError("this format cannot be converted", found=layout, allowed=", ".join(LAYOUTS))
     if array.ndim != 4:
-        raise DataError(f"only tensors of four axes have the format {format}", shape=array.shape)
-    return _to_nc1hwc0(array) if format == "NC1HWC0" else _to_fractal_z(array, groups)
+        raise DataError(f"only tensors of four axes have the format {layout}", shape=array.shape)
+    return _to_nc1hwc0(array) if layout == "NC1HWC0" else _to_fractal_z(array, groups)
 
 
 def convert(array: np.ndarray, source: str, target: str, original: Shape = (), groups: int = 1) -> np.ndarray:
-    """Convert a tensor from one format to another; arguments and errors as in `to_nchw` and `from_nchw`."""
+    """Convert a tensor from one layout to another; arguments and errors as in `to_nchw` and `from_nchw`."""
     if source == target and target not in PLAIN:
         return array
     return from_nchw(to_nchw(array, source, original, groups), target, groups)
 
 
-def _checked(result: np.ndarray, array: np.ndarray, format: str, original: Shape) -> np.ndarray:
+def _checked(result: np.ndarray, array: np.ndarray, layout: str, original: Shape) -> np.ndarray:
     if original and result.shape != original:
-        raise _shape_error(array, format, original)
+        raise _shape_error(array, layout, original)
     return result
 
 
-def _shape_error(array: np.ndarray, format: str, original: Shape) -> DataError:
+def _shape_error(array: np.ndarray, layout: str, original: Shape) -> DataError:
     rows = {"shape": array.shape, "original_shape": original or "unknown"}
-    return DataError(f"the shapes of a tensor {format} do not match", **rows)
+    return DataError(f"the shapes of a tensor {layout} do not match", **rows)
 
 
 def _ceil_div(length: int, size: int) -> int:

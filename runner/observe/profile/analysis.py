@@ -374,16 +374,15 @@ def remark(analysis: Analysis, ranked: list[RankedOperator]) -> str | None:
     )
 
 
-# The recommendation of a profile: one thing to try next.
-#
-# There is none from fewer than `SAMPLES` timed steps, and a share of the step counts only if its lower quartile is
-# large.
+# The recommendation of a profile.
 
 OVERHEAD = 0.15  # a share of the step that is worth a recommendation
 
 
 def advice(analysis: Analysis, target: ProfileTarget, ranked: Sequence[RankedOperator]) -> str:
-    """One thing to try next."""
+    """One thing to try next: none from fewer than `SAMPLES` timed steps, and a share of the step counts only if its
+    lower quartile is large.
+    """
     if waits_often(analysis) and sum(call.steps for call in analysis.waiting_calls) >= SAMPLES:
         return "dataset.num_parallel_workers=2 or more: the run waits for data"
     if not analysis.settings.steps:
@@ -435,9 +434,6 @@ def _pauses(analysis: Analysis) -> Distribution:
 
 
 # The figures of a profile: the one source of what people read of it, on the console and in `runner report`.
-#
-# `profile_summary_{d}.json` holds them: times in microseconds, shares of a step from 0 to 1. A time has its median (of
-# waits for data, the mean), the quartiles, and the number of samples.
 
 LISTED = 50  # operators in the file; the tables have all
 LABELS = {
@@ -473,7 +469,10 @@ class ProfileFigures(NamedTuple):
     next: str
 
     def as_json(self) -> dict[str, Any]:
-        """The content of the file."""
+        """The content of `profile_summary_{d}.json`: times in microseconds, shares of a step from 0 to 1.
+
+        A time has its median (of waits for data, the mean), the quartiles, and the number of samples.
+        """
         return {
             "title": self.title,
             "steps": self.steps,

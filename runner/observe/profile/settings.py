@@ -262,19 +262,14 @@ class ProfileTarget(Frozen):
 
 
 # The schedule of a profile: which steps of a training have their operators timed.
-#
-# Timing operators is expensive (onnxruntime's profile makes a LeNet step half as long again), so it runs in bursts: the
-# first one soon after the start, a few others far between. The first steps of a burst warm up and are not counted.
-# There are at most `BURSTS` of them, because onnxruntime keeps a kilobyte for each node that it executes.
-#
-# Figures need `SAMPLES` steps, so a short training is divided by need: first `SAMPLES` counted steps, then steps that
-# warm up, then as many steps before and after them that show what a step takes without the profile.
 
 
 class ProfileSchedule(NamedTuple):
     """`bursts` bursts of `length` steps: one every `every` steps, from step `first` on.
 
-    The first `warm_up` steps of each burst are not counted.
+    The first `warm_up` steps of each burst are not counted. Timing operators is expensive (onnxruntime's profile makes
+    a LeNet step half as long again), so it runs in bursts: the first one soon after the start, a few others far
+    between. There are at most `BURSTS` of them, because onnxruntime keeps a kilobyte for each node that it executes.
     """
 
     first: int
@@ -310,7 +305,11 @@ ENDLESS = 1 << 62
 
 
 def schedule(first_step: int, total: int, operators: bool) -> ProfileSchedule:
-    """The schedule for the steps from `first_step` to `total`. `operators`: whether every operator is measured."""
+    """The schedule for the steps from `first_step` to `total`. `operators`: whether every operator is measured.
+
+    Figures need `SAMPLES` steps, so a short training is divided by need: first `SAMPLES` counted steps, then steps that
+    warm up, then as many steps before and after them that show what a step takes without the profile.
+    """
     longest, every = (BURST, EVERY) if operators else (BOUNDARIES_BURST, BOUNDARIES_EVERY)
     steps, shortest = max(1, total - first_step), SAMPLES + WARM_UP
     before = min(BEFORE, max(0, steps - shortest))

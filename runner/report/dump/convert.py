@@ -218,8 +218,8 @@ def _raise_storage_error(reason: OSError) -> NoReturn:
 
 
 def _options(args: Namespace) -> ConversionOptions:
-    if args.format is not None and args.format not in layouts.FORMATS:
-        near, allowed = nearest(args.format, layouts.FORMATS), ", ".join(layouts.FORMATS)
+    if args.format is not None and args.format not in layouts.LAYOUTS:
+        near, allowed = nearest(args.format, layouts.LAYOUTS), ", ".join(layouts.LAYOUTS)
         raise ConfigError("not a format", option="-f", value=args.format, allowed=allowed, nearest=near)
     if args.shape is not None and args.format is None:
         raise ConfigError("a shape requires a format", option="-s", value=args.shape, hint="-f NCHW converts")

@@ -1,4 +1,4 @@
-"""Device formats against loops that put every element where the definition of the format says."""
+"""Layouts of devices against loops that put every element where the definition of the layout says."""
 
 import itertools
 import math
@@ -111,7 +111,7 @@ def equal(found, expected):
 
 
 def test_every_format_has_a_definition():
-    assert set(ORACLES) | {"NCHW", "ND"} == set(layouts.FORMATS)
+    assert set(ORACLES) | {"NCHW", "ND"} == set(layouts.LAYOUTS)
 
 
 @table("shape", SHAPES, ids=str)

@@ -19,7 +19,7 @@ from runner.errors import DataError
 from runner.host import files
 from runner.observe.dump import dumper
 from runner.observe.dump.files import long_names
-from runner.observe.dump.layouts import FORMATS, from_nchw
+from runner.observe.dump.layouts import LAYOUTS, from_nchw
 from runner.report.dump.convert import FAILED_LIST
 
 RNG = np.random.default_rng(0)
@@ -406,7 +406,7 @@ def test_help(capsys, words):
     printed = capsys.readouterr().out
     for option in ("-d", "-out", "-f", "-s", "-t", "-i", "-o", "-v", "-c"):
         assert f"  {option}" in printed
-    assert f"convert to {', '.join(FORMATS)};" in " ".join(printed.split())
+    assert f"convert to {', '.join(LAYOUTS)};" in " ".join(printed.split())
     assert f"DIR/{FAILED_LIST})" in printed
 
 
