@@ -20,9 +20,9 @@ from runner.core.values import Parameter
 from runner.device import Device
 from runner.errors import BusyError, ConfigError, DataError, MismatchError, StorageError, known_names
 from runner.experiment.build import Experiment, build
+from runner.experiment.evaluate import config_of, newest_checkpoint, without_training_settings
 from runner.experiment.manifest import naming_code_of
-from runner.experiment.predict import config_of, newest_checkpoint, without_training_settings
-from runner.experiment.results.results import metadata_of
+from runner.experiment.results import metadata_of
 from runner.experiment.run import initial_weights_of, run_environment
 from runner.host import files, json as json_data
 from runner.host.console import LOG

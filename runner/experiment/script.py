@@ -26,9 +26,8 @@ from runner.dataset.pipeline import Dataset
 from runner.errors import BusyError, ConfigError, DataError, StorageError, changed_rows, known_names
 from runner.experiment import tracking as trackers
 from runner.experiment.build import Experiment
-from runner.experiment.callbacks import MetricsJournal, Stopwatch
-from runner.experiment.checkpointer import Checkpointer, restore
-from runner.experiment.manifest import ManifestWriter, RunDescription, Subject, config_hash, write_copies
+from runner.experiment.callbacks import Checkpointer, MetricsJournal, restore
+from runner.experiment.manifest import ManifestWriter, RunDescription, Stopwatch, Subject, config_hash, write_copies
 from runner.experiment.observers import StepGraphWriter
 from runner.experiment.results import write_networks
 from runner.experiment.run import (

@@ -17,7 +17,7 @@ from runner.core.values import Tensor
 from runner.device import Device
 from runner.errors import ConfigError, DataError, MismatchError, StorageError
 from runner.experiment.build import samples_of
-from runner.experiment.predict import saved_values
+from runner.experiment.evaluate import saved_values
 from runner.experiment.run import run_environment
 from runner.importer.file import OnnxNode, with_all_outputs
 from runner.importer.network import AllValues, OnnxNetwork
