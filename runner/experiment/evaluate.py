@@ -17,7 +17,8 @@ from runner.config.compose import default_folder, with_overrides
 from runner.config.gate import path_error, path_errors, typed_values
 from runner.config.schema import RunRequest, plain
 from runner.errors import ConfigError, DataError, raise_all
-from runner.experiment import launch, manifest as stored_code, output_directories, script
+from runner.experiment import launch, output_directories, script
+from runner.experiment.manifest import hashes, naming_code_of
 from runner.experiment.ranks.processes import processes_of
 from runner.experiment.resume import folder_and_overrides
 from runner.host.console import LOG
@@ -47,7 +48,7 @@ def evaluate(folder: str | Path, lines: Sequence[str] = (), given_code: Sequence
     """
     code.load(code.sources(given_code))
     lines, given = _without_folder(lines)
-    with stored_code.naming_code_of(Path(folder), read_optional(Path(folder) / rundir.MANIFEST), "eval"):
+    with naming_code_of(Path(folder), read_optional(Path(folder) / rundir.MANIFEST), "eval"):
         request = _request(Path(folder), lines, default_folder() if given is None else given)
     output_directories.check(request.config, request.folder)
     with stopped_by_signals(), processes_of(request.config) as ranks:
@@ -145,7 +146,7 @@ def newest_checkpoint(place: Path, settings: object) -> state.SavedCheckpoint:
 def _warn_of_changes(identity: Mapping[str, Any], place: Path) -> None:
     """Warn of files of the user's code that are not those of the run; new ones only if they replace others."""
     was = {name.removeprefix("code."): value for name, value in identity.items() if name.startswith("code.")}
-    now = stored_code.hashes(code.loaded_files())
+    now = hashes(code.loaded_files())
     changed = [name for name in was if was[name] != now.get(name)]
     if changed:
         names = ", ".join(name if name in now else f"{name} (not loaded)" for name in changed)

@@ -17,7 +17,7 @@ from runner.config import code
 from runner.config.command_line import CommandLine
 from runner.config.compose import Composition, compose
 from runner.config.gate import link_errors
-from runner.config.groups.services import is_requested as is_tracked
+from runner.config.groups.services import tracking_is_requested
 from runner.config.schema import RunRequest
 from runner.errors import RunnerError, raise_all, unexpected
 from runner.experiment import output_directories, run as experiment, tracking
@@ -77,7 +77,7 @@ def execute(request: RunRequest) -> dict[str, Any]:
     """Run the experiment; an unexpected exception becomes an InternalError."""
     try:
         run: Run = experiment.run if request.config.session.graph_run_mode else experiment.run_evaluation
-        if is_tracked(request.config.tracking):
+        if tracking_is_requested(request.config.tracking):
             run = tracking.with_tracking(run)
         return run(request)
     except (RunnerError, KeyboardInterrupt):

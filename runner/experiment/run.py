@@ -16,14 +16,14 @@ import numpy as np
 from runner import compile as compiler, context, nn, rundir
 from runner.communication.world import process_number, world
 from runner.config.code import loaded_files
-from runner.config.groups.services import SessionSettings, dump_is_requested, profiling_is_requested as is_profiled
+from runner.config.groups.services import SessionSettings, dump_is_requested, profiling_is_requested
 from runner.config.schema import CheckpointSettings, Expectation, RunConfig, RunRequest, names_of
 from runner.core.graph import NO_VALUES, GraphObserver, ValueObserver
 from runner.errors import MismatchError, TrainingError
-from runner.experiment import manifest as code, observers, results
+from runner.experiment import observers, results
 from runner.experiment.build import MODES, Experiment, ModelInputs, build, device_of
 from runner.experiment.callbacks import Checkpointer, MetricsJournal, restore
-from runner.experiment.manifest import ManifestWriter, RunDescription, Stopwatch, description_of
+from runner.experiment.manifest import ManifestWriter, RunDescription, Stopwatch, description_of, write_copies
 from runner.experiment.observers import StepGraphWriter, graph_observer
 from runner.experiment.ranks import start_up
 from runner.host import files, seed
@@ -50,7 +50,7 @@ def run(request: RunRequest) -> dict[str, Any]:
     config, folder, stopwatch = request.config, request.folder, Stopwatch()
     if not request.resume:
         write_json(folder / rundir.CONFIG, request.resolved)
-        code.write_copies(folder, loaded_files())
+        write_copies(folder, loaded_files())
     with run_environment(config):
         with closing(value_observer(request)) as values_observer:
             experiment = _build(request, values_observer)
@@ -76,7 +76,7 @@ def _build(request: RunRequest, values: ValueObserver) -> Experiment:
     experiment = build(config, graph_observer(request), values, failure_observer(config, folder))
     if config.session.auto_tune_mode:
         observers.tune(config, experiment, folder, request.resume)
-    if is_profiled(config.profiling, config.session):
+    if profiling_is_requested(config.profiling, config.session):
         observers.attach(request, experiment)
     elif config.session.profiling_options != SessionSettings.profiling_options:
         LOG.warning("session.profiling_options has no effect without session.profiling_mode=true")
@@ -195,7 +195,7 @@ def _restore(request: RunRequest, description: RunDescription, journal: Journal)
     before = restore(description, request.config.checkpoint.prefix, journal, request.force)
     if before:
         write_json(request.folder / rundir.CONFIG, request.resolved)
-    code.write_copies(request.folder, loaded_files())  # without a checkpoint too: they may not have been complete
+    write_copies(request.folder, loaded_files())  # without a checkpoint too: they may not have been complete
     return before
 
 
