@@ -161,7 +161,7 @@ or were interrupted. A run continues only if nothing has changed that affects it
     parser.flags.add_argument("--force", action="store_true", help="continue despite changes that affect the results")
 
 
-@command("eval", "evaluate a finished run", "runner.experiment.predict:main", trains=True)
+@command("eval", "evaluate a finished run", "runner.experiment.evaluate:main", trains=True)
 def evaluate(parser: Parser) -> None:
     """`runner eval`."""
     parser.description = """\

@@ -188,7 +188,7 @@ def _declaration(parameter: inspect.Parameter) -> str:
     return f"{parameter.name}{text}" + ("" if default is parameter.empty else f"{equals}{default!r}")
 
 
-# The registry: networks, datasets, losses, metrics, optimizers, schedules and callbacks by the names of configs.
+# Entries and kinds.
 
 T = TypeVar("T", bound=Callable[..., Any])
 _NO_DEFAULT = inspect.Parameter.empty

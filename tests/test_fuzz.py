@@ -27,7 +27,7 @@ from soak import SOAK, thinned
 from tables import check_rows, table
 
 from runner import cli
-from runner.experiment import evaluate, run as experiment
+from runner.experiment import run as experiment
 from runner.experiment.sweep.sweep import SweepPlan
 
 ROOT = Path(__file__).parents[1]
@@ -79,8 +79,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs end at once, and sweeps are only planned."""
     summary = {"loss": 0.5, "metrics": {}, "steps_per_second": None, "steps": 1}
-    for module in (experiment, evaluate):
-        monkeypatch.setattr(module, "run", lambda request: {**summary, "run_dir": str(request.folder)})
+    for name in ("run", "run_evaluation"):
+        monkeypatch.setattr(experiment, name, lambda request: {**summary, "run_dir": str(request.folder)})
     monkeypatch.setattr(SweepPlan, "run", lambda *given: None)
     monkeypatch.setenv("SECRET", "do-not-show")
 

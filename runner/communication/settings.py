@@ -47,7 +47,7 @@ def buckets(count: int, indices: tuple[int, ...] | None) -> list[range]:
     return [range(first, end) for first, end in pairwise(ends)]
 
 
-# `set_auto_parallel_context` and related functions, under the reference's names (spec section 1.3).
+# The settings.
 
 
 class ParallelMode:

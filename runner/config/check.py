@@ -22,9 +22,9 @@ from runner.config.groups.services import (
     SessionSettings,
     consistency_errors as tracking_errors,
     dump_consistency_errors as dump_errors,
-    dump_is_requested as is_dumped,
+    dump_is_requested,
     profiling_consistency_errors as profiling_errors,
-    profiling_is_requested as is_profiled,
+    profiling_is_requested,
     session_consistency_errors as session_errors,
 )
 from runner.config.schema import Expectation, RunConfig
@@ -202,7 +202,7 @@ class _Checker:
         if "tracking" not in wrong:
             found += tracking_errors(config.tracking)
         if not self.errors and not found:
-            requested = is_dumped(config.dump), is_profiled(config.profiling, config.session)
+            requested = dump_is_requested(config.dump), profiling_is_requested(config.profiling, config.session)
             found += session_errors(config.session, config.eval.every != "never", *requested)
         for error in found:
             if error.rows["key"].split(".")[0] in _names(RunConfig):

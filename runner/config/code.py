@@ -129,7 +129,7 @@ def _error(name: str, value: object, what: str, allowed: str, file: Path | None)
     return ConfigError(what, key=f"{TABLE}.{name}", value=show(value), allowed=allowed, **{"from": file})
 
 
-# The user's code: modules that register networks, datasets and others, loaded before a config is composed.
+# The modules, which are loaded before a config is composed.
 
 GROUP = "runner.plugins"
 CODE_VARIABLE, FLAG = "RUNNER_CODE", "--code"

@@ -1,4 +1,8 @@
-"""From overrides to a checked run: compose with Hydra, validate everything, report all errors at once."""
+"""From overrides to a checked run: compose with Hydra, validate everything, report all errors at once.
+
+`compose` takes a command line and returns a `Composition`, or raises all errors of the config. Before it stand the
+parts that keep Hydra inside of our rules: folders of jobs, exceptions, the store of configs, and the loader.
+"""
 
 import copy
 import re
@@ -412,7 +416,7 @@ def set_output(config: Any, folder: Path) -> None:
         config.hydra.runtime.output_dir = str(folder.absolute())
 
 
-# From overrides to a checked run: compose with Hydra, validate everything, report all errors at once.
+# The composition.
 
 
 class Composition(Frozen):

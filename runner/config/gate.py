@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
-from pathlib import Path as pathlib_Path
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from hydra.core.override_parser.types import Override
@@ -216,7 +216,7 @@ def _scan_package(package: object) -> None:
 
 Typed = Mapping[str, object]  # the values of the keys that the command line sets
 
-ANYWHERE = pathlib_Path("/")
+ANYWHERE = Path("/")
 
 _OF_USER = re.compile(r"\$\{\s*(oc\.env|now|python_version)\s*:[^${}]*\}")  # no file has a part in their values
 
@@ -236,30 +236,28 @@ def typed_values(parsed: Iterable[Override], recorded: Collection[str] = ()) -> 
     return typed
 
 
-def path_errors(config: RunConfig, folder: pathlib_Path, typed: Typed) -> Iterator[ConfigError]:
+def path_errors(config: RunConfig, folder: Path, typed: Typed) -> Iterator[ConfigError]:
     """An error for each key of a config whose path is not allowed; `folder` is the run directory."""
     for key, value, path, in_run_folder in _outputs(config, ""):
-        yield from path_error(key, value, folder / path if in_run_folder else pathlib_Path(path), typed, [folder])
+        yield from path_error(key, value, folder / path if in_run_folder else Path(path), typed, [folder])
 
 
-def path_error(
-    key: str, value: object, path: pathlib_Path, typed: Typed, folders: Sequence[pathlib_Path]
-) -> list[ConfigError]:
+def path_error(key: str, value: object, path: Path, typed: Typed, folders: Sequence[Path]) -> list[ConfigError]:
     """The error for one key whose value, perhaps from a file, makes the run write to `path`; none if it is allowed.
 
     `folders` are allowed: those that this run owns.
     """
     if problem := path_problem(str(path)):
         return [ConfigError(problem, key=key, value=show(value), allowed=ALLOWED)]
-    inside = [pathlib_Path.cwd(), *folders, *_typed_roots(key, path, value, typed)]
+    inside = [Path.cwd(), *folders, *_typed_roots(key, path, value, typed)]
     # Some keys are used with `..` removed from the text, others as the system follows them: both must be inside.
     for place in (os.path.realpath(path), os.path.realpath(os.path.abspath(path))):
         if not _is_below(place, inside) and not _is_below(place, roots := code.writable()):
-            return [_error(key, value, place, [pathlib_Path.cwd(), *roots])]
+            return [_error(key, value, place, [Path.cwd(), *roots])]
     return []
 
 
-def link_errors(folder: pathlib_Path) -> list[ConfigError]:
+def link_errors(folder: Path) -> list[ConfigError]:
     """An error for each symbolic link in the folder of a run or sweep to resume that leads to a place not allowed."""
     links = sorted(path for path in folder.iterdir() if path.is_symlink()) if folder.is_dir() else []
     errors = [error for link in links for error in path_error(link.name, str(link), link, {}, [folder])]
@@ -283,7 +281,7 @@ def _outputs(record: Any, prefix: str) -> Iterator[tuple[str, object, str, bool]
                 yield key, value, path, rule.in_run_folder
 
 
-def _typed_roots(key: str, path: pathlib_Path, value: object, typed: Typed) -> list[pathlib_Path]:
+def _typed_roots(key: str, path: Path, value: object, typed: Typed) -> list[Path]:
     """Where the command line allows the path of a key to be: anywhere, if the whole value is typed.
 
     If the value refers to other keys, which a file may set: below the folder that is typed before the reference. If it
@@ -292,18 +290,18 @@ def _typed_roots(key: str, path: pathlib_Path, value: object, typed: Typed) -> l
     text = typed.get(key)
     if not isinstance(text, str):
         texts = [one for name, one in typed.items() if name.startswith(f"{key}.") and isinstance(one, str)]
-        return [pathlib_Path(one) for one in texts if one.strip("/") and "${" not in _OF_USER.sub("", one)]
+        return [Path(one) for one in texts if one.strip("/") and "${" not in _OF_USER.sub("", one)]
     if "${" not in _OF_USER.sub("", text):
         return [ANYWHERE]
     folder = os.path.dirname(text[: text.index("${")])
-    return [pathlib_Path(folder)] if folder.strip("/") and path == pathlib_Path(str(value)) else []
+    return [Path(folder)] if folder.strip("/") and path == Path(str(value)) else []
 
 
-def _is_below(place: str, roots: Sequence[pathlib_Path]) -> bool:
-    return any(pathlib_Path(place).is_relative_to(os.path.realpath(root)) for root in roots)
+def _is_below(place: str, roots: Sequence[Path]) -> bool:
+    return any(Path(place).is_relative_to(os.path.realpath(root)) for root in roots)
 
 
-def _error(key: str, value: object, place: str, roots: Sequence[pathlib_Path]) -> ConfigError:
+def _error(key: str, value: object, place: str, roots: Sequence[Path]) -> ConfigError:
     allowed = "below " + ", ".join(map(str, roots))
     hint = (
         f"to allow it: {key}=... on the command line, {code.VARIABLE}={place},\n"
@@ -322,9 +320,9 @@ MAX_VALUES = 5000  # the values that all interpolations of a config stand for
 TEXT_UNIT = 20  # so many characters count as one value: that is what parsing them takes
 MAX_CHAIN = 40  # interpolations that name each other; OmegaConf's own recursion ends at about 70
 
-Path = tuple[str, ...]
+KeyPath = tuple[str, ...]
 
-_INTERPOLATION_REFERENCE = re.compile(
+_REFERENCE_TO_KEY = re.compile(
     r"\$\{\s*(?:(?:oc\.select|oc\.dict\.keys|oc\.dict\.values)\s*:\s*)?(\.*)([\w$-][^\s,:{}]*)(?=\s*[,}])"
 )
 _OF_HYDRA = re.compile(r"\$\{\s*hydra\s*:\s*([^\s,{}]*)")
@@ -351,9 +349,9 @@ class _Walk:
 
     def __init__(self, values: dict[str, Any]) -> None:
         self._values = values
-        self._costs: dict[Path, _Cost] = {}
+        self._costs: dict[KeyPath, _Cost] = {}
 
-    def cost(self, path: Path, text: str, depth: int) -> _Cost:
+    def cost(self, path: KeyPath, text: str, depth: int) -> _Cost:
         """What resolving the text at `path` takes, `depth` interpolations away from the first one.
 
         Raises ConfigError for a long chain.
@@ -369,7 +367,7 @@ class _Walk:
             raise ConfigError("a cycle or a long chain of interpolations", key=".".join(path), allowed=allowed)
         return cost
 
-    def _size(self, path: Path, value: Any, depth: int) -> _Cost:
+    def _size(self, path: KeyPath, value: Any, depth: int) -> _Cost:
         if _is_interpolated(value):
             return self.cost(path, value, depth)
         if not isinstance(value, dict | list):
@@ -382,7 +380,7 @@ class _Walk:
                 break
         return _Cost(count, chain)
 
-    def _node(self, path: Path, depth: int) -> tuple[Path, Any] | None:
+    def _node(self, path: KeyPath, depth: int) -> tuple[KeyPath, Any] | None:
         """The path and value that a reference means, through groups that are interpolations themselves."""
         value: Any = self._values
         for place, name in enumerate(path):
@@ -396,7 +394,7 @@ class _Walk:
         return None if value is None else (path, value)
 
 
-def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+def _texts(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     """The interpolated texts in a value, with their paths."""
     if _is_interpolated(value):
         yield path, value
@@ -413,14 +411,14 @@ def _is_interpolated(value: Any) -> bool:
     return isinstance(value, str) and "${" in value
 
 
-def _targets(path: Path, text: str) -> Iterator[Path]:
+def _targets(path: KeyPath, text: str) -> Iterator[KeyPath]:
     """The keys that a text at `path` refers to."""
     for found in _OF_HYDRA.finditer(text):
         yield ("hydra", *_names(found[1]))
-    for found in _INTERPOLATION_REFERENCE.finditer(text):
+    for found in _REFERENCE_TO_KEY.finditer(text):
         dots, names = len(found[1]), _names(found[2])
         yield (*path[: max(0, len(path) - dots)], *names) if dots else names
 
 
-def _names(reference: str) -> Path:
+def _names(reference: str) -> KeyPath:
     return tuple(name for name in re.split(r"[.\[\]]+", reference) if name)

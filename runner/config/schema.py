@@ -122,7 +122,7 @@ def _check_rule(ours: Any, theirs: Any) -> None:
         raise ConfigError(f"a pattern has at most {MOST_STARS} *", **rule)
 
 
-# Every key of a run with its type, default and rule; YAML and JSON files only set values.
+# The keys of a run.
 
 
 def _default(records: Records[Any]) -> Any:

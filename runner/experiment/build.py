@@ -1,4 +1,8 @@
-"""Builds the network, data, optimizer and model of a checked config."""
+"""Builds the network, data, optimizer and model of a checked config: `build` returns an `Experiment`.
+
+In order: the network with its implementations, head and frozen parameters; `inputs.json`, what a prediction needs to
+know of the training data; the experiment; and the reader of `inputs.json`.
+"""
 
 from __future__ import annotations
 
@@ -139,7 +143,7 @@ class ModelInputs(Frozen):
         }
 
 
-# Builds the network, data, optimizer and model of a checked config.
+# The experiment.
 
 MODES = {"graph": context.GRAPH_MODE, "pynative": context.PYNATIVE_MODE}
 # Gradients from 6e-11 to 64 fit Float16 then, and it grows by itself; the reference's 2**24 costs LeNet nine steps.
@@ -377,7 +381,7 @@ def _from_json(values: Mapping[str, Any]) -> ModelInputs:
     is_foreign = reader is not None and reader.get("reader") not in READERS
     names = stored.optional_names(NAMES)
     return ModelInputs(
-        facts=_stored_inputs_facts(stored) | ({} if names is None else {NAMES: names}),
+        facts=_stored_facts(stored) | ({} if names is None else {NAMES: names}),
         inputs={one.text("name"): _type(one) for one in stored.groups("inputs")},
         target=stored.text("target"),
         class_names=names,
@@ -386,7 +390,7 @@ def _from_json(values: Mapping[str, Any]) -> ModelInputs:
     )
 
 
-def _stored_inputs_facts(stored: StoredValues) -> dict[str, Any]:
+def _stored_facts(stored: StoredValues) -> dict[str, Any]:
     values = stored.values.get("facts")
     stored.require(isinstance(values, dict), "facts", "an object")
     facts = StoredValues(dict(values or {}))

@@ -1,52 +1,23 @@
-"""Callbacks of every run: times and the metrics journal."""
+"""The journal and the checkpoints of a run: callbacks that write them, and `restore`, with which a resumed run begins.
+
+A run calls `MetricsJournal` after every step, and last of all `Checkpointer`, which saves parameters, progress and the
+length of the journal when a checkpoint is due or a signal has come. `restore` reads the newest whole checkpoint and
+cuts the journal to that length; `global_step` of what it returns is where `Model.train` continues.
+"""
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
+from runner import rundir
+from runner.config.schema import CheckpointSettings
 from runner.errors import ConfigError
-from runner.host.files import Journal
-from runner.train.callback import Callback, RunContext, step_in_epoch
-
-
-class Stopwatch(Callback):
-    """Seconds from its creation to the start of training and to the first loss, and the total of all steps."""
-
-    def __init__(self) -> None:
-        self._start = time.perf_counter()
-        self._begin = self._step = 0.0
-        self.first_loss_seconds: float | None = None
-        self.train_seconds = 0.0
-
-    def begin(self, run_context: RunContext) -> None:
-        self._begin = time.perf_counter()
-
-    def step_begin(self, run_context: RunContext) -> None:
-        self._step = time.perf_counter()
-
-    def step_end(self, run_context: RunContext) -> None:
-        end = time.perf_counter()
-        self.train_seconds += end - self._step
-        if self.first_loss_seconds is None:
-            self.first_loss_seconds = end - self._start
-
-    def sink_left(self, run_context: RunContext) -> None:
-        self.step_end(run_context)
-
-    @property
-    def init_seconds(self) -> float:
-        """Seconds until training began."""
-        return self._begin - self._start
-
-
-def number(value: object) -> float:
-    """The shortest decimal that is read back as the same value of the same precision.
-
-    >>> import numpy as np
-    >>> number(np.float32(0.1))
-    0.1
-    """
-    return float(str(value))
+from runner.experiment.manifest import RunDescription, check_identity, number
+from runner.host.console import LOG
+from runner.host.files import Journal, make_directory
+from runner.train.callback import Callback, CallbackParameters, RunContext, step_in_epoch
+from runner.train.checkpoint import state
+from runner.train.checkpoint.state import sweep_run
 
 
 class MetricsJournal(Callback):
@@ -82,3 +53,103 @@ class MetricsJournal(Callback):
         """Write an `eval` event."""
         self.journal.append({"event": "eval", "epoch": epoch, "global_step": global_step, **metrics})
         self.journal.sync()
+
+
+class Signals(Protocol):
+    """`requested`: the exception with which the run ends after this step, or None."""
+
+    @property
+    def requested(self) -> type[KeyboardInterrupt] | None: ...
+
+
+class Checkpointer(Callback):
+    """Saves all parameters and the progress of the run; the last callback, so that the journal has the step's row.
+
+    Saves as `settings` say, also inside of sinks, at the last step, and when `signals` request the end of the run.
+    """
+
+    def __init__(
+        self,
+        description: RunDescription,
+        settings: CheckpointSettings,
+        journal: Journal,
+        signals: Signals,
+    ) -> None:
+        self.description, self.settings, self.journal, self.signals = description, settings, journal, signals
+        self.folder = make_directory(description.subject.folder / rundir.CHECKPOINTS)
+        self._saved_step, self._saved_time = 0, time.monotonic()
+
+    def begin(self, run_context: RunContext) -> None:
+        self._saved_step = run_context.original_args().cur_step_num
+        self._saved_time = time.monotonic()
+
+    def next_stop(self, step: int) -> int | None:
+        every_steps = self.settings.every_steps
+        return None if every_steps is None else (step // every_steps + 1) * every_steps
+
+    def wants_to_leave(self) -> bool:
+        return self.signals.requested is not None or self._seconds_are_due()
+
+    def step_end(self, run_context: RunContext) -> None:
+        cb_params = run_context.original_args()
+        if self._due(cb_params.cur_step_num) or self.signals.requested:
+            self.save(cb_params)
+        if self.signals.requested:
+            raise self.signals.requested
+
+    def sink_left(self, run_context: RunContext) -> None:
+        self.step_end(run_context)
+
+    def end(self, run_context: RunContext) -> None:
+        cb_params = run_context.original_args()
+        if cb_params.cur_step_num > self._saved_step:  # a callback has requested a stop before the last step
+            self.save(cb_params)
+
+    def save(self, cb_params: CallbackParameters) -> None:
+        """Write a checkpoint, and delete the oldest beyond `keep_max`."""
+        self.description.experiment.model.value_observer().flush()  # a resumed run does not repeat the steps before
+        self.journal.sync()
+        progress = {
+            "global_step": cb_params.cur_step_num,
+            "epoch": cb_params.cur_epoch_num,
+            "step": step_in_epoch(cb_params),
+            "loss": str(cb_params.net_outputs),
+            "journal_bytes": self.journal.size(),
+            "providers": self.description.providers,
+        }
+        name = f"{self.settings.prefix}-{progress['epoch']}_{progress['step']}"
+        arrays = {p.name: p.array for p in cb_params.train_network.get_parameters()}
+        state.save(self.folder / name, arrays, progress, self.description.identity)
+        state.prune(self.folder, self.settings.prefix, self.settings.keep_max)
+        self._saved_step, self._saved_time = cb_params.cur_step_num, time.monotonic()
+
+    def _due(self, step: int) -> bool:
+        every_steps = self.settings.every_steps
+        steps = every_steps is not None and step // every_steps > self._saved_step // every_steps
+        return steps or self._seconds_are_due() or step >= self.description.experiment.total_steps
+
+    def _seconds_are_due(self) -> bool:
+        every_seconds = self.settings.every_seconds
+        return every_seconds is not None and time.monotonic() - self._saved_time >= every_seconds
+
+
+def restore(description: RunDescription, prefix: str, journal: Journal, force: bool) -> dict[str, Any]:
+    """Restore the model and the journal from the newest valid checkpoint of a run, and return its recorded progress.
+
+    {} when there is none: the run starts again. Raises ConfigError when something has changed that the results depend
+    on, unless `force`.
+    """
+    folder = description.subject.folder
+    sweep_run(folder)
+    found, damaged = state.newest(folder / rundir.CHECKPOINTS, prefix)
+    for line in damaged:
+        LOG.warning("%s", line)
+    if found is None:
+        journal.cut(0)
+        return {}
+    if not force:
+        check_identity(found.identity, description.identity)
+    for name, parameter in description.experiment.model.train_network.parameters_dict().items():
+        parameter.set_data(found.arrays[name])
+    journal.cut(found.progress["journal_bytes"])
+    return dict(found.progress)

@@ -1,4 +1,9 @@
-"""`runner export`: what a run has trained, for other programs. `command` has the table of formats."""
+"""`runner export RUN_DIR --to DIR`: what a run has trained, for other programs, in one of several formats (`FORMATS`).
+
+In order: the README of an exported directory; the run, built again from its newest checkpoint; the comparison of the
+exported step with that of the run; `signature.json`; the options; the format `onnx`, a directory; the format `mindir`,
+a file that MindSpore 2 loads; the command.
+"""
 
 import argparse
 import json
@@ -13,18 +18,18 @@ import numpy as np
 
 from runner import __version__, compile as compiler, nn, rundir
 from runner.config import code
-from runner.config.check import check as check_check
+from runner.config.check import check
 from runner.config.schema import RunConfig
 from runner.core.precision import use_precision
 from runner.core.values import Parameter
 from runner.device import Device
 from runner.errors import BusyError, ConfigError, DataError, MismatchError, StorageError, known_names
 from runner.experiment.build import Experiment, build
+from runner.experiment.evaluate import config_of, newest_checkpoint, without_training_settings
 from runner.experiment.manifest import naming_code_of
-from runner.experiment.predict import config_of, newest_checkpoint, without_training_settings
-from runner.experiment.results.results import metadata_of
+from runner.experiment.results import metadata_of
 from runner.experiment.run import initial_weights_of, run_environment
-from runner.host import files, json as json_data
+from runner.host import files, json as stored
 from runner.host.console import LOG
 from runner.host.files import make_directory, write_atomically
 from runner.host.json import read_optional
@@ -197,7 +202,7 @@ def opened(folder: Path, given_code: Sequence[str] = ()) -> Iterator[TrainedRun]
     with naming_code_of(folder, manifest, "export"):
         values = config_of(folder)
         newest = newest_checkpoint(folder, values.get("checkpoint"))
-        config = check_check(_of_one_process(values))
+        config = check(_of_one_process(values))
     with run_environment(config):
         experiment = build(config)
         if config.checkpoint.load is not None:
@@ -480,7 +485,7 @@ def _rate(run: TrainedRun) -> tuple[float, str]:
     return float(run.initial[optimizer.rates[0].name]), "constant" if schedule is None else repr(schedule)
 
 
-# The options of `runner export`.
+# The options.
 
 
 class ExportOptions(Frozen):
@@ -492,7 +497,7 @@ class ExportOptions(Frozen):
     opset: int | None = None
 
 
-# The directory of `runner export --format onnx`: training steps, networks, state, signature and a readme.
+# The format `onnx`: a directory with training steps, networks, state, signature and a readme.
 
 README = "README.md"
 MODELS = {
@@ -507,7 +512,7 @@ CALIBRATION_BATCHES = 8
 MOST_BYTES = 2_000_000_000  # of a model in one file: the limit of protobuf
 
 
-def check(place: Path, options: ExportOptions) -> None:
+def check_onnx(place: Path, options: ExportOptions) -> None:
     """Raise BusyError unless the directory is new, empty or an earlier export, ConfigError for another path and for
     the opset."""
     compiler.require_opset(options.opset or compiler.OPSET)
@@ -523,7 +528,7 @@ def check(place: Path, options: ExportOptions) -> None:
         raise BusyError("the directory is not empty", path=place, contains=contains, hint=hint)
 
 
-def write(run: TrainedRun, place: Path, options: ExportOptions) -> list[str]:
+def write_onnx(run: TrainedRun, place: Path, options: ExportOptions) -> list[str]:
     """Write the directory, whole or not at all, after its models have computed what the run computes.
 
     Raises MismatchError when they do not, ConfigError for what cannot be exported, StorageError.
@@ -546,7 +551,7 @@ def write(run: TrainedRun, place: Path, options: ExportOptions) -> list[str]:
         distance = verification.distance_of(quantized, models["network"])
         lines.append(f"{MODELS['network_int8']}: outputs differ by {distance:.2g} of their size")
     contents = _contents(run, step, {name: models[name] for name in MODELS if name in models})
-    check(place, options)  # again: building the run takes its time
+    check_onnx(place, options)  # again: building the run takes its time
     files.make_directory(place.parent)
     write_folder(place, contents)
     size = sum(map(len, contents.values())) / 1e6
@@ -556,7 +561,7 @@ def write(run: TrainedRun, place: Path, options: ExportOptions) -> list[str]:
 
 def _is_export(path: Path) -> bool:
     try:
-        values = json_data.read(path)
+        values = stored.read(path)
     except (DataError, StorageError):
         return False
     return isinstance(values, dict) and values.get("format") == FORMAT and "runner" in values and "models" in values
@@ -595,7 +600,7 @@ def _contents(run: TrainedRun, step: Any, models: dict[str, Any]) -> dict[str, b
     return contents | {README: text(described)}
 
 
-# The format `mindir` of `runner export`: the trained network as a file that MindSpore 2 loads.
+# The format `mindir`: the trained network as a file that MindSpore 2 loads.
 
 SUFFIX = ".mindir"
 
@@ -629,7 +634,7 @@ def write_mindir(run: TrainedRun, place: Path, options: ExportOptions) -> list[s
     return [f"exported: {place} ({len(content) / 1e6:.1f} MB)"]
 
 
-# `runner export RUN_DIR --to DIR`: write what a run has trained for other programs, in one of several formats.
+# The command.
 
 
 class Format(NamedTuple):
@@ -641,7 +646,7 @@ class Format(NamedTuple):
 
 
 FORMATS = {
-    "onnx": Format(check, write),
+    "onnx": Format(check_onnx, write_onnx),
     "mindir": Format(check_mindir, write_mindir),
 }
 

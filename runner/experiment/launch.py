@@ -1,9 +1,13 @@
-"""From overrides to a finished run: compose, check, claim a folder, record, run, and keep `status.json`."""
+"""From overrides to a finished run: compose, check, claim a folder, record, run; at last, what the command prints.
+
+`run_call` is the command, `run` is `runner.run`, `execute_recorded` the rest of a run that has its config already. The
+run executes inside `run_status`, with the lock of its directory and a status that says how it ended (`rundir`).
+"""
 
 import shlex
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,10 +17,10 @@ from runner.config import code
 from runner.config.command_line import CommandLine
 from runner.config.compose import Composition, compose
 from runner.config.gate import link_errors
-from runner.config.groups.services import is_requested as is_tracked
+from runner.config.groups.services import tracking_is_requested
 from runner.config.schema import RunRequest
 from runner.errors import RunnerError, raise_all, unexpected
-from runner.experiment import evaluate, output_directories, run as experiment, tracking
+from runner.experiment import output_directories, run as experiment, tracking
 from runner.experiment.manifest import ConfiguredRun
 from runner.experiment.ranks.processes import on_all_ranks, processes_of, report_on_first_rank
 from runner.host import files
@@ -24,7 +28,7 @@ from runner.host.console import Console, visible
 from runner.host.lazy import gc_paused
 from runner.host.process import stopped_by_signals
 
-# From overrides to a finished run: compose, check, claim a folder, record, run, and keep `status.json`.
+Run = Callable[[RunRequest], dict[str, Any]]
 
 
 def run(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> dict[str, Any]:
@@ -72,11 +76,10 @@ def execute_recorded(request: RunRequest) -> dict[str, Any]:
 def execute(request: RunRequest) -> dict[str, Any]:
     """Run the experiment; an unexpected exception becomes an InternalError."""
     try:
-        run = (experiment if request.config.session.graph_run_mode else evaluate).run
-        if is_tracked(request.config.tracking):
+        run: Run = experiment.run if request.config.session.graph_run_mode else experiment.run_evaluation
+        if tracking_is_requested(request.config.tracking):
             run = tracking.with_tracking(run)
-        summary: dict[str, Any] = run(request)
-        return summary
+        return run(request)
     except (RunnerError, KeyboardInterrupt):
         raise
     except Exception as error:

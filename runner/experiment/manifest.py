@@ -1,4 +1,9 @@
-"""`manifest.json`: everything that the results of a run depend on."""
+"""`manifest.json`: everything that the results of a run depend on, and the description of a run that it is taken from.
+
+In order: the user's code of a run; the file and its hash; what differs between a run with a config and that of a script
+(`Subject`); times (`Stopwatch`); `RunDescription`, from which manifest, summary and checkpoints take their values; the
+identity of a run, which `check_identity` compares before it is resumed.
+"""
 
 import hashlib
 import json
@@ -7,6 +12,7 @@ import platform
 import resource
 import shlex
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -21,7 +27,6 @@ from runner.config.schema import RunRequest, without_former_defaults
 from runner.dataset.pipeline import Dataset
 from runner.errors import ConfigError, ConfigErrors, changed_rows, some
 from runner.experiment.build import Experiment
-from runner.experiment.callbacks import Stopwatch, number
 from runner.host.console import as_unicode
 from runner.host.files import make_directory, sha256, write_atomically, write_json
 from runner.host.json import fits, flat
@@ -106,7 +111,7 @@ def refuse_change(what: str, was: Mapping[str, str], now: Mapping[str, str]) -> 
         raise ConfigError(what, **named, hint="--force resumes anyway")
 
 
-# `manifest.json`: everything that the results of a run depend on.
+# The file.
 
 
 class ManifestWriter(Callback):
@@ -229,6 +234,46 @@ class ConfiguredRun(Subject):
     @property
     def ranks(self) -> int:
         return world().size if isinstance(self.request.config.parallel, DataParallel) else 1
+
+
+class Stopwatch(Callback):
+    """Seconds from its creation to the start of training and to the first loss, and the total of all steps."""
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter()
+        self._begin = self._step = 0.0
+        self.first_loss_seconds: float | None = None
+        self.train_seconds = 0.0
+
+    def begin(self, run_context: RunContext) -> None:
+        self._begin = time.perf_counter()
+
+    def step_begin(self, run_context: RunContext) -> None:
+        self._step = time.perf_counter()
+
+    def step_end(self, run_context: RunContext) -> None:
+        end = time.perf_counter()
+        self.train_seconds += end - self._step
+        if self.first_loss_seconds is None:
+            self.first_loss_seconds = end - self._start
+
+    def sink_left(self, run_context: RunContext) -> None:
+        self.step_end(run_context)
+
+    @property
+    def init_seconds(self) -> float:
+        """Seconds until training began."""
+        return self._begin - self._start
+
+
+def number(value: object) -> float:
+    """The shortest decimal that is read back as the same value of the same precision.
+
+    >>> import numpy as np
+    >>> number(np.float32(0.1))
+    0.1
+    """
+    return float(str(value))
 
 
 class RunDescription:

@@ -1,7 +1,11 @@
-"""The tuning of a run: from its config to a model with the fastest training steps on this machine."""
+"""What looks at a run while it trains, made from its config: tuning, profile, graphs, step graph, dump.
+
+Each reads its settings, which may have changed since the config was checked, and creates its folder.
+"""
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -20,10 +24,12 @@ from runner.host.console import LOG
 from runner.host.files import make_directory, write_atomically, write_json
 from runner.host.json import read_optional
 from runner.nn.cell import Cell
-from runner.observe import graph as files, profile
+from runner.observe import dump as dumps, graph as files, profile
 from runner.ops.random import COUNTER
 from runner.train import profile as profiler
 from runner.train.callback import Callback, RunContext
+
+# The tuning: a model with the fastest training steps on this machine.
 
 
 def tune(config: RunConfig, experiment: Experiment, folder: Path, resume: bool) -> None:
@@ -74,7 +80,7 @@ def _from_manifest(folder: Path) -> dict[str, Any] | None:
 # The profile of a run: the profiler of its model, or the times of a single operator.
 
 
-def settings(request: RunRequest) -> profile.ProfileSettings:
+def profile_settings(request: RunRequest) -> profile.ProfileSettings:
     """The profile settings of a checked run that requests a profile. Creates the folder of its files.
 
     Raises StorageError, and ConfigError or ConfigErrors when a folder has changed since the config was checked.
@@ -88,7 +94,7 @@ def settings(request: RunRequest) -> profile.ProfileSettings:
 
 def attach(request: RunRequest, experiment: Experiment) -> None:
     """Measure the operator of `op_trace`, or attach a profiler to the model. Raises ConfigError and StorageError."""
-    chosen = settings(request)
+    chosen = profile_settings(request)
     if chosen.op_trace:
         _trace_operator(chosen, chosen.op_trace, experiment)
     else:
@@ -162,3 +168,22 @@ class StepGraphWriter(Callback):
             make_directory(self.path.parent)
             write_atomically(self.path, content)
         self.start = {}
+
+
+# The dump of a run.
+
+
+def dump_settings(request: RunRequest) -> dumps.DumpSettings | None:
+    """The dump settings of a checked run; None when nothing is dumped. Creates the dump's folder.
+
+    Logs warnings. Raises StorageError when the dump cannot be written, and ConfigError or ConfigErrors when a JSON file
+    has changed since the config was checked.
+    """
+    config = request.config
+    defaults = {"path": str(request.folder.absolute() / rundir.DUMP), "net_name": config.network.name}
+    requested = services.settings(config.dump, defaults)
+    if os.environ.get(dumps.VARIABLE) and config.dump != services.NoDump():
+        LOG.warning("%s has no effect: the config of the run selects the dump", dumps.VARIABLE)
+    if requested is None:
+        return None
+    return replace(requested, path=place(request.directories, requested.path)).on(config.device.card)

@@ -1,4 +1,8 @@
-"""Executes a run from its checked config, or the rest of an interrupted run, and writes its folder."""
+"""Executes a run from its checked config, or the rest of an interrupted run, and writes its folder.
+
+`run` trains and evaluates; `run_evaluation` evaluates trained weights only; both end in `conclude`. The parts are used
+by runs of scripts and by the other ranks of a run, too. Below them: metrics as JSON values, and `expect`.
+"""
 
 from __future__ import annotations
 
@@ -9,82 +13,33 @@ from typing import Any
 
 import numpy as np
 
-from runner import context, nn, rundir
+from runner import compile as compiler, context, nn, rundir
 from runner.communication.world import process_number, world
 from runner.config.code import loaded_files
-from runner.config.groups.services import SessionSettings, dump_is_requested, profiling_is_requested as is_profiled
+from runner.config.groups.services import SessionSettings, dump_is_requested, profiling_is_requested
 from runner.config.schema import CheckpointSettings, Expectation, RunConfig, RunRequest, names_of
-from runner.core.graph import NO_VALUES, ValueObserver
+from runner.core.graph import NO_VALUES, GraphObserver, ValueObserver
 from runner.errors import MismatchError, TrainingError
-from runner.experiment import dump, manifest as code, observers, results
+from runner.experiment import observers, results
 from runner.experiment.build import MODES, Experiment, ModelInputs, build, device_of
-from runner.experiment.callbacks import MetricsJournal, Stopwatch
-from runner.experiment.checkpointer import Checkpointer, restore
-from runner.experiment.manifest import ManifestWriter, RunDescription, description_of
+from runner.experiment.callbacks import Checkpointer, MetricsJournal, restore
+from runner.experiment.manifest import ManifestWriter, RunDescription, Stopwatch, description_of, write_copies
 from runner.experiment.observers import StepGraphWriter, graph_observer
 from runner.experiment.ranks import start_up
-from runner.host import seed
+from runner.host import files, seed
 from runner.host.console import LOG
 from runner.host.files import Journal, write_json
 from runner.host.json import without_lists
 from runner.host.process import Interruption
 from runner.nn.metrics.base import AnyMetric, is_scalar
+from runner.nn.steps import GraphStep
+from runner.nn.wrap import WithEvalCell
 from runner.observe import dump as dumps
 from runner.ops.random import COUNTER
 from runner.train import setup
 from runner.train.callback import Callback, CallbackParameters, RunContext, check_losses
 from runner.train.checkpoint import parameters
-
-# Values of metrics as JSON: a number, or nested lists of numbers for a metric that is an array.
-
-
-def as_json(metrics: Mapping[str, AnyMetric], values: Mapping[str, Any], **rows: object) -> dict[str, Any]:
-    """The values by name.
-
-    Raises TrainingError, with these rows, for one that is not what its class declares, or not finite.
-    """
-    found = {name: _plain(name, metrics[name], value, rows) for name, value in values.items()}
-    bad = [name for name, value in found.items() if not np.isfinite(value).all()]
-    if bad:
-        shown = found | {name: "NaN or infinity in it" for name in bad if isinstance(found[name], list)}
-        repair = "a smaller optimizer.learning_rate"
-        what = "a metric of the evaluation is not a finite number"
-        raise TrainingError(what, **without_lists(shown), **rows, repair=repair)
-    return found
-
-
-def _plain(name: str, metric: AnyMetric, value: Any, rows: Mapping[str, object]) -> Any:
-    try:
-        array = np.asarray(value)
-    except ValueError:  # lists of different lengths, such as the curves of several classes
-        array = np.asarray(None)
-    are_numbers = array.dtype.kind in "iuf" and array.size > 0
-    if not are_numbers or (is_scalar(metric) and array.ndim):
-        given = f"an array {array.shape}" if are_numbers else repr(value)
-        repair = f"is_scalar = False in the class {type(metric).__name__}, for an array" if are_numbers else None
-        details = {"metric": name, "given": given, "allowed": "a number, as the result of eval()", **rows}
-        raise TrainingError("the value of a metric is not a number", **details, repair=repair)
-    return float(array) if is_scalar(metric) else array.tolist()
-
-
-# Checks of the metrics of a run against its expectations (`expect`).
-
-
-def check_expectations(expected: Mapping[str, Expectation], values: dict[str, float]) -> None:
-    """Raise MismatchError with a row for every expected metric when one is out of its bounds."""
-    rows, failed = {}, False
-    for metric, bound in expected.items():
-        value = values.get(metric)
-        low = bound.min is not None and (value is None or value < bound.min)
-        high = bound.max is not None and (value is None or value > bound.max)
-        failed |= low or high
-        limits = [f"{name} {limit}" for name, limit in vars(bound).items() if limit is not None]
-        rows[metric] = f"{'FAILED' if low or high else 'ok'}: {value}, expected {', '.join(limits)}"
-    if failed:
-        raise MismatchError("the run does not meet its expectations", **rows)
-
-
-# Executes a run from its checked config, or the rest of an interrupted run, and writes its folder.
+from runner.train.checkpoint.state import state_file
 
 
 def run(request: RunRequest) -> dict[str, Any]:
@@ -95,7 +50,7 @@ def run(request: RunRequest) -> dict[str, Any]:
     config, folder, stopwatch = request.config, request.folder, Stopwatch()
     if not request.resume:
         write_json(folder / rundir.CONFIG, request.resolved)
-        code.write_copies(folder, loaded_files())
+        write_copies(folder, loaded_files())
     with run_environment(config):
         with closing(value_observer(request)) as values_observer:
             experiment = _build(request, values_observer)
@@ -121,7 +76,7 @@ def _build(request: RunRequest, values: ValueObserver) -> Experiment:
     experiment = build(config, graph_observer(request), values, failure_observer(config, folder))
     if config.session.auto_tune_mode:
         observers.tune(config, experiment, folder, request.resume)
-    if is_profiled(config.profiling, config.session):
+    if profiling_is_requested(config.profiling, config.session):
         observers.attach(request, experiment)
     elif config.session.profiling_options != SessionSettings.profiling_options:
         LOG.warning("session.profiling_options has no effect without session.profiling_mode=true")
@@ -221,7 +176,7 @@ def value_observer(request: RunRequest) -> ValueObserver:
     config = request.config
     if not dump_is_requested(config.dump):
         return NO_VALUES
-    settings = dump.settings(request)
+    settings = observers.dump_settings(request)
     if world().size > 1:
         start_up.check_all_or_none(settings is not None)
     return NO_VALUES if settings is None else dumps.Dumper(settings, process_number(config.device.card))
@@ -240,7 +195,7 @@ def _restore(request: RunRequest, description: RunDescription, journal: Journal)
     before = restore(description, request.config.checkpoint.prefix, journal, request.force)
     if before:
         write_json(request.folder / rundir.CONFIG, request.resolved)
-    code.write_copies(request.folder, loaded_files())  # without a checkpoint too: they may not have been complete
+    write_copies(request.folder, loaded_files())  # without a checkpoint too: they may not have been complete
     return before
 
 
@@ -322,3 +277,115 @@ def evaluate(
     values = as_json(experiment.model.metrics, values, **rows)
     metrics.evaluated(values, cb_params.cur_epoch_num, cb_params.cur_step_num)
     return values
+
+
+# Online inference (`session.graph_run_mode=0`): a run that evaluates a network with the weights of `checkpoint.load`.
+#
+# Nothing is trained, and no gradients are computed. Graph mode compiles the evaluation with the weights as constants,
+# and BatchNorm is folded into the preceding convolutions (`passes.INFERENCE`), unless `eval.freeze` is false; PyNative
+# mode evaluates as usual. The run directory has `metrics.jsonl` with one `eval` event, the summary, the manifest, which
+# names the weights, and `model/network.onnx`.
+
+
+def run_evaluation(request: RunRequest) -> dict[str, Any]:
+    """Evaluate with the weights of `checkpoint.load`, write the run folder, and return the summary. Raises as `run`."""
+    config, folder, stopwatch = request.config, request.folder, Stopwatch()
+    write_json(folder / rundir.CONFIG, request.resolved)
+    with run_environment(config):
+        experiment = build(config, observer := graph_observer(request))
+        weights = _load_weights(config.checkpoint, experiment)
+        if config.eval.freeze:
+            _freeze(experiment, observer)
+        description = description_of(request, experiment, stopwatch)
+        path = folder / rundir.MANIFEST
+        manifest = ManifestWriter(path, lambda: description.manifest() | {"weights": weights})
+        cb_params = CallbackParameters(cur_epoch_num=0, cur_step_num=0, net_outputs=np.float32(np.nan))
+        with closing(Journal(folder / rundir.METRICS)) as journal:
+            journal.cut(0)  # of an evaluation that was killed
+            metrics, observers = MetricsJournal(journal), [stopwatch, manifest]
+            values = final_evaluation(experiment, folder, metrics, cb_params, observers)
+        results.write_networks(experiment, folder)
+    summary = description.summary(cb_params, values) | _evaluation_figures(experiment, stopwatch, values)
+    return conclude(request, summary, values)
+
+
+def _load_weights(settings: CheckpointSettings, experiment: Experiment) -> dict[str, str] | None:
+    """Load the weights that the config names; their path and sha256 (hex)."""
+    if settings.load is None:
+        LOG.warning("the network is evaluated with its initial weights: set checkpoint.load to load others")
+        return None
+    names = None if settings.names is None else names_of(settings.names)
+    source = parameters.InitialWeights(settings.load, settings.prefix, settings.strict is not False, names)
+    found = source.load(experiment.model.network, experiment.model.loss_fn)
+    return {"path": str(found.absolute()), "sha256": files.sha256(state_file(found))}
+
+
+def _freeze(experiment: Experiment, observer: GraphObserver) -> None:
+    """Make the weights constants of the evaluation, in graph mode."""
+    model = experiment.model
+    if model.eval_mode == context.GRAPH_MODE and model.eval_network is not None:
+        names = experiment.eval_data.get_col_names(), WithEvalCell.outputs
+        model.eval_step = GraphStep(model.eval_network, model.device, "eval_step", *names, observer, compiler.INFERENCE)
+
+
+def _evaluation_figures(experiment: Experiment, stopwatch: Stopwatch, values: dict[str, Any]) -> dict[str, Any]:
+    """The entries of a training summary that an evaluation computes differently."""
+    step = experiment.model.eval_step
+    programs: Sequence[compiler.Program] = list(step.programs.values()) if isinstance(step, GraphStep) else []
+    compiling = sum(program.compile_seconds for program in programs)
+    return {
+        "providers": list(programs[0].session.providers) if programs else ["numpy"],
+        "loss": values.get("loss"),
+        "compile_seconds": compiling,
+        "eval_seconds": stopwatch.train_seconds - compiling,
+        "train_seconds": 0.0,
+    }
+
+
+# Values of metrics as JSON: a number, or nested lists of numbers for a metric that is an array.
+
+
+def as_json(metrics: Mapping[str, AnyMetric], values: Mapping[str, Any], **rows: object) -> dict[str, Any]:
+    """The values by name.
+
+    Raises TrainingError, with these rows, for one that is not what its class declares, or not finite.
+    """
+    found = {name: _plain(name, metrics[name], value, rows) for name, value in values.items()}
+    bad = [name for name, value in found.items() if not np.isfinite(value).all()]
+    if bad:
+        shown = found | {name: "NaN or infinity in it" for name in bad if isinstance(found[name], list)}
+        repair = "a smaller optimizer.learning_rate"
+        what = "a metric of the evaluation is not a finite number"
+        raise TrainingError(what, **without_lists(shown), **rows, repair=repair)
+    return found
+
+
+def _plain(name: str, metric: AnyMetric, value: Any, rows: Mapping[str, object]) -> Any:
+    try:
+        array = np.asarray(value)
+    except ValueError:  # lists of different lengths, such as the curves of several classes
+        array = np.asarray(None)
+    are_numbers = array.dtype.kind in "iuf" and array.size > 0
+    if not are_numbers or (is_scalar(metric) and array.ndim):
+        given = f"an array {array.shape}" if are_numbers else repr(value)
+        repair = f"is_scalar = False in the class {type(metric).__name__}, for an array" if are_numbers else None
+        details = {"metric": name, "given": given, "allowed": "a number, as the result of eval()", **rows}
+        raise TrainingError("the value of a metric is not a number", **details, repair=repair)
+    return float(array) if is_scalar(metric) else array.tolist()
+
+
+# Checks of the metrics of a run against its expectations (`expect`).
+
+
+def check_expectations(expected: Mapping[str, Expectation], values: dict[str, float]) -> None:
+    """Raise MismatchError with a row for every expected metric when one is out of its bounds."""
+    rows, failed = {}, False
+    for metric, bound in expected.items():
+        value = values.get(metric)
+        low = bound.min is not None and (value is None or value < bound.min)
+        high = bound.max is not None and (value is None or value > bound.max)
+        failed |= low or high
+        limits = [f"{name} {limit}" for name, limit in vars(bound).items() if limit is not None]
+        rows[metric] = f"{'FAILED' if low or high else 'ok'}: {value}, expected {', '.join(limits)}"
+    if failed:
+        raise MismatchError("the run does not meet its expectations", **rows)

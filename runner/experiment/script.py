@@ -1,4 +1,8 @@
-"""Run directories of scripts: `runner.record`, and `runner resume` of such a run."""
+"""Run directories of scripts that build their own `Model`: `runner.record`, and `runner resume` of such a run.
+
+In order: the recorded command and its signature; training and evaluation, made of the parts of `runner.experiment.run`;
+the directory, which is new or continued; resuming; `record`.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +24,13 @@ from runner import context, rundir
 from runner.communication.world import launched
 from runner.config.check import check
 from runner.config.code import imported_files
-from runner.config.groups.services import is_requested as is_tracked
+from runner.config.groups.services import tracking_is_requested
 from runner.config.schema import CheckpointSettings, RunConfig
 from runner.dataset.pipeline import Dataset
 from runner.errors import BusyError, ConfigError, DataError, StorageError, changed_rows, known_names
-from runner.experiment import tracking as trackers
 from runner.experiment.build import Experiment
-from runner.experiment.callbacks import MetricsJournal, Stopwatch
-from runner.experiment.checkpointer import Checkpointer, restore
-from runner.experiment.manifest import ManifestWriter, RunDescription, Subject, config_hash, write_copies
+from runner.experiment.callbacks import Checkpointer, MetricsJournal, restore
+from runner.experiment.manifest import ManifestWriter, RunDescription, Stopwatch, Subject, config_hash, write_copies
 from runner.experiment.observers import StepGraphWriter
 from runner.experiment.results import write_networks
 from runner.experiment.run import (
@@ -36,6 +38,7 @@ from runner.experiment.run import (
     RunMonitor,
     final_evaluation,
 )
+from runner.experiment.tracking import TrackedRun, tracked
 from runner.host import files, json as stored
 from runner.host.console import LOG, Console
 from runner.host.files import Journal, storage_errors, write_json
@@ -445,7 +448,7 @@ def startable(folder: Path, lines: Sequence[str], force: bool) -> ScriptCommand:
     return own
 
 
-# `runner.record`: the run directory of a script that builds its own `Model`.
+# `runner.record`.
 
 CHECKPOINT_KEYS = "every_steps", "every_seconds", "keep_max"
 
@@ -508,13 +511,11 @@ def _running(subject: ScriptSubject, settings: RunConfig, resumed: bool, force: 
 
 def _tracked(subject: ScriptSubject, settings: RunConfig, resumed: bool) -> Any:
     """The context of the tracking of a run; it yields the dict of the summary."""
-    if not is_tracked(settings.tracking):
+    if not tracking_is_requested(settings.tracking):
         return nullcontext({})
     name = subject.names["experiment"]
     overrides = tuple(subject.command.words)
-    return trackers.tracked(
-        trackers.TrackedRun(subject.folder, settings.tracking, name, name, subject.config, overrides, resumed)
-    )
+    return tracked(TrackedRun(subject.folder, settings.tracking, name, name, subject.config, overrides, resumed))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Writing files: whole files atomically, and directories that one process claims; `journal` appends rows.
+"""Writing files: whole files atomically, directories that one process claims, locks, and journals of appended rows.
 
 Whole files go to a temporary name in the same folder, are fsynced and renamed, and the folder is fsynced: a reader
 sees the old file or the new one, never a part (`np.savez` lost 50 of 60 files to a kill at a random moment).

@@ -1,4 +1,4 @@
-"""This machine and its environment: versions, processor, cores, memory."""
+"""This machine and its environment: the limits that a container sets, versions, processor, cores, memory."""
 
 import ctypes
 import math
@@ -87,7 +87,7 @@ def _read(path: Path) -> str:
         return ""
 
 
-# This machine and its environment: versions, processor, cores, memory.
+# Versions, processor, cores, memory.
 
 PACKAGES = ("hydra-core", "omegaconf", "numpy", "onnx", "safetensors", "rich", "threadpoolctl")
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # numbers of mallopt(3)
@@ -114,7 +114,7 @@ def runtimes() -> dict[str, str]:
 
 def cpu_model() -> str:
     """The processor's own name, such as `AMD EPYC`; the architecture where the system does not report it."""
-    for line in _machine_read("/proc/cpuinfo").splitlines():
+    for line in _text_of("/proc/cpuinfo").splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
@@ -149,7 +149,7 @@ def memory_bytes() -> int:
 
 def available_bytes() -> int:
     """Bytes of memory that can still be taken without swapping: MemAvailable, or what its control group leaves."""
-    found = re.search(r"^MemAvailable:\s*(\d+) kB", _machine_read("/proc/meminfo"), re.MULTILINE)
+    found = re.search(r"^MemAvailable:\s*(\d+) kB", _text_of("/proc/meminfo"), re.MULTILINE)
     machine = int(found[1]) << 10 if found else memory_bytes()
     left = memory_left()
     return machine if left is None else min(machine, left)
@@ -177,7 +177,7 @@ def _versions(names: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _machine_read(path: str) -> str:
+def _text_of(path: str) -> str:
     try:
         return Path(path).read_text()
     except OSError:

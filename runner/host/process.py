@@ -1,6 +1,7 @@
-"""The identity of a process, by which it is recognised later: machine, process id and start time.
+"""Processes: an identity by which one is recognised later, signals while training, exit codes of scripts.
 
-A process id alone may be that of another process, later or on another machine.
+An identity is machine, process id and start time: an id alone may be that of another process, later or on another
+machine. The first SIGINT or SIGTERM lets the step end and be saved (`Interruption`), the second ends the run at once.
 """
 
 import os
@@ -61,7 +62,7 @@ def _state(pid: int) -> tuple[str, int | None]:
     return "", None
 
 
-# SIGINT and SIGTERM while training: the first lets the step end and be saved, the second ends the run at once.
+# SIGINT and SIGTERM.
 #
 # A process that was started with SIGINT ignored, as shells start background jobs, keeps ignoring it: Ctrl-C is meant
 # for the job in the foreground. SIGTERM is addressed to this process and always ends it. In a job of submitit, so does

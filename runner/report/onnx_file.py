@@ -20,7 +20,7 @@ from runner.core.values import Tensor
 from runner.device import Device
 from runner.errors import ConfigError, MismatchError, some
 from runner.experiment.build import samples_of
-from runner.experiment.predict import saved_values
+from runner.experiment.evaluate import saved_values
 from runner.experiment.run import run_environment
 from runner.importer.file import OnnxGraph, OnnxNode, read_model, with_all_outputs
 from runner.importer.network import (

@@ -1,4 +1,9 @@
-"""Rules for the values of config keys, in addition to their types."""
+"""Frozen records, the rules of their fields, and the check of a value by type and rule.
+
+`Frozen` is the base of every record; `key(default, low=...)` adds a `Rule` to a field; `validate` makes a value its
+final form or says why it is `Invalid`; `validate_keys` does so for the keys of one source. Config, dumps, profiles and
+registered classes declare their keys in this way.
+"""
 
 import dataclasses
 import json
@@ -78,7 +83,7 @@ def _values(record: Any) -> tuple[Any, ...]:
     return tuple([getattr(record, name) for name, field in record.__dataclass_fields__.items() if field.compare])
 
 
-# Rules for the values of config keys, in addition to their types.
+# Rules, in addition to types.
 
 T = TypeVar("T")
 

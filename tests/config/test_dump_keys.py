@@ -17,7 +17,7 @@ from runner.config.check import check
 from runner.config.compose import CommandLine, compose
 from runner.config.groups import GROUPS
 from runner.config.groups.services import AsyncDump, GeDump, NoDump, SyncDump, dump_is_requested
-from runner.experiment import dump
+from runner.experiment import observers
 from runner.observe.dump import VARIABLE, settings as json_config
 from runner.observe.dump.settings import DumpSettings, Iterations
 from runner.validation.rules import validate
@@ -65,7 +65,7 @@ def settings(*lines: str, folder: str = "run") -> DumpSettings | None:
             values.setdefault(group, {})[name] = yaml.safe_load(text)
         else:
             values[group] = yaml.safe_load(text)
-    return dump.settings(request_of(check(values), Path(folder)))
+    return observers.dump_settings(request_of(check(values), Path(folder)))
 
 
 def test_overrides_reach_it_as_they_are_written():
@@ -79,7 +79,7 @@ def test_nothing_is_dumped_unless_requested(place):
     config = compose(CommandLine()).config
     assert config.dump == NoDump()
     assert not dump_is_requested(config.dump)
-    assert dump.settings(request_of(config, place)) is None
+    assert observers.dump_settings(request_of(config, place)) is None
     assert list(place.iterdir()) == []
 
 
@@ -235,7 +235,7 @@ def test_the_environment(place, monkeypatch, warned):
     config = compose(CommandLine()).config
     assert config.dump == NoDump()
     assert dump_is_requested(config.dump)
-    assert dump.settings(request_of(config, place)).path == place / "data_dump"
+    assert observers.dump_settings(request_of(config, place)).path == place / "data_dump"
     assert warned() == []
 
 
@@ -296,10 +296,10 @@ def test_what_no_dump_needs_is_not_imported():
     code = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from runner.experiment import dump\n"
+        "from runner.experiment import observers\n"
         "from runner.config.compose import CommandLine, compose\n"
         "from runner.config.schema import RunRequest\n"
-        "dump.settings(RunRequest(compose(CommandLine()).config, Path(), None, {}, ()))\n"
+        "observers.dump_settings(RunRequest(compose(CommandLine()).config, Path(), None, {}, ()))\n"
         "loaded = [n for n, m in sys.modules.items() if n.startswith('runner.observe.dump.')]\n"
         "print([n for n in loaded if type(sys.modules[n]).__name__ != '_LazyModule'])\n"
     )

@@ -32,7 +32,7 @@ def place(tmp_path, monkeypatch) -> Path:
 
 
 def settings(*lines: str, folder: str = "run") -> ProfileSettings:
-    return observers.settings(request_of(compose(CommandLine(lines)).config, Path(folder)))
+    return observers.profile_settings(request_of(compose(CommandLine(lines)).config, Path(folder)))
 
 
 def test_nothing_is_profiled_unless_requested():

@@ -14,7 +14,7 @@ from tables import table
 from runner.config.check import check
 from runner.config.compose import CommandLine, compose
 from runner.errors import ConfigError, ConfigErrors, StorageError
-from runner.experiment import dump
+from runner.experiment import observers
 from runner.observe.dump import VARIABLE, settings
 
 ROOT = Path(__file__).parents[2]
@@ -372,7 +372,7 @@ def test_a_path_that_the_system_refuses(place):
     assert_tells(only_error_of(lambda: check(long)), "dump.path", ("a name of 300 bytes in a path\n", "255 bytes"))
     config = check({"dump": {"name": "sync", "path": "/proc/nothing"}})
     with pytest.raises(StorageError) as caught:
-        dump.settings(request_of(config, place))
+        observers.dump_settings(request_of(config, place))
     assert caught.value.exit_code == 5
     assert "/proc/nothing" in str(caught.value)
     assert "No such file or directory" in str(caught.value)
@@ -382,7 +382,7 @@ def test_a_path_that_the_system_refuses(place):
 def test_a_path_without_permission(place):
     (place / "closed").mkdir(mode=0o500)
     with pytest.raises(StorageError, match="not writable"):
-        dump.settings(request_of(check({"dump": {"name": "sync", "path": f"{place}/closed"}}), place))
+        observers.dump_settings(request_of(check({"dump": {"name": "sync", "path": f"{place}/closed"}}), place))
 
 
 @pytest.mark.parametrize("way", ["sync", "file", "environment"])

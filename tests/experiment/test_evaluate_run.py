@@ -13,7 +13,7 @@ from sweep_runs import swept
 import runner
 from runner import cli
 from runner.errors import ConfigError, ConfigErrors, DataError, MismatchError
-from runner.experiment.predict import evaluate
+from runner.experiment.evaluate import evaluate
 from runner.experiment.resume import resume
 from runner.train.checkpoint import state
 

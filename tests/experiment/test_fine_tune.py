@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 import runner
 from runner import cli, nn, register
 from runner.errors import ConfigError, ConfigErrors
-from runner.experiment.predict import evaluate
+from runner.experiment.evaluate import evaluate
 from runner.experiment.resume import resume
 from runner.train.checkpoint import state
 

@@ -16,7 +16,7 @@ from runner.dataset.column import Column
 from runner.dataset.element_types import RowSource
 from runner.dataset.transforms.transform import Transform
 from runner.errors import StorageError
-from runner.experiment.results.results import Predictions, WorstPredictions, thumbnails
+from runner.experiment.results import Predictions, WorstPredictions, thumbnails
 from runner.host import files, png
 from runner.types import TensorType
 

@@ -7,7 +7,7 @@ import pytest
 from tables import table
 
 from runner.errors import DataError
-from runner.host import json as json_data
+from runner.host import json as reader
 
 REFUSED = {
     b"": "Expecting value: line 1 column 1 (char 0)",
@@ -36,42 +36,42 @@ TAKEN = (
 @table(("content", "reason"), REFUSED.items(), ids=lambda value: repr(value)[:40])
 def test_what_is_refused(content, reason):
     with pytest.raises(DataError) as caught:
-        json_data.parse_data(content)
+        reader.parse_data(content)
     assert caught.value.rows == {"reason": reason}
 
 
 @table("value", TAKEN, ids=lambda value: repr(value)[:40])
 def test_what_is_taken(value):
-    assert json_data.parse_data(json.dumps(value).encode()) == value
+    assert reader.parse_data(json.dumps(value).encode()) == value
 
 
 def test_a_byte_order_mark_is_skipped():
-    assert json_data.parse_data(b"\xef\xbb\xbf[1]") == [1]
+    assert reader.parse_data(b"\xef\xbb\xbf[1]") == [1]
 
 
 def test_files(tmp_path):
     path = tmp_path / "a.json"
     with pytest.raises(DataError, match="a file is missing"):
-        json_data.read(path)
+        reader.read(path)
     path.write_text("[1]")
-    assert json_data.read(path) == [1]
+    assert reader.read(path) == [1]
     with pytest.raises(DataError, match="a file is too long"):
-        json_data.read(path, 2)
+        reader.read(path, 2)
     with pytest.raises(DataError, match="not a group of keys"):
-        json_data.read_object(path)
-    assert json_data.read_optional(path) == {}
+        reader.read_object(path)
+    assert reader.read_optional(path) == {}
     path.write_text('{"a": 1}')
-    assert json_data.read_optional(path) == {"a": 1}
+    assert reader.read_optional(path) == {"a": 1}
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
 def test_only_regular_files_are_read(tmp_path, make):
     make(tmp_path / "a.json")
     with pytest.raises(DataError, match="not a regular file"):
-        json_data.read(tmp_path / "a.json")
+        reader.read(tmp_path / "a.json")
 
 
 @pytest.mark.parametrize("name", ["a\0b", "a" * 300, "a/" * 2100, "\ud800"])
 def test_a_name_that_no_file_can_have(tmp_path, name):
     with pytest.raises(DataError, match=r"a path|a name of 300 bytes"):
-        json_data.read(tmp_path / name)
+        reader.read(tmp_path / name)

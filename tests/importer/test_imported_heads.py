@@ -10,7 +10,7 @@ from onnx_files import classifier, model, saved
 import runner
 from runner import dtype as dt, nn
 from runner.errors import ConfigError
-from runner.experiment.predict import evaluate
+from runner.experiment.evaluate import evaluate
 from runner.experiment.resume import resume
 from runner.importer.network import OnnxNetwork
 from runner.train.checkpoint import state

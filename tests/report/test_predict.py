@@ -14,7 +14,8 @@ import runner
 from runner import cli
 from runner.dataset.sources import DigitsDataset
 from runner.errors import ConfigError, DataError, TrainingError
-from runner.experiment.predict import evaluate, predict
+from runner.experiment.evaluate import evaluate
+from runner.experiment.predict import predict
 from runner.train.checkpoint import state
 
 Image = pytest.importorskip("PIL.Image")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from runner.errors import ConfigError, TrainingError
-from runner.experiment.callbacks import Stopwatch
+from runner.experiment.manifest import Stopwatch
 from runner.train.callback import (
     Callback,
     CallbackList,

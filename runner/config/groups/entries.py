@@ -1,4 +1,8 @@
-"""Records of the keys of registered entries: one frozen class for each, made from its signature."""
+"""The keys of what a config names: optimizers, schedules, losses, metrics, networks, callbacks and datasets.
+
+Each entry of the registry has one frozen record of its keys, made from its signature. The entries that runner has
+itself are the functions and classes below, with the defaults of the reference; a line below `Args:` is a key's help.
+"""
 
 import importlib
 import importlib.util

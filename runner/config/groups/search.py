@@ -73,7 +73,7 @@ class Number(Frozen):
 Dimension = Choice | Number
 
 
-def missing_keys() -> ConfigError | None:
+def optuna_error() -> ConfigError | None:
     """The error if Optuna is missing or too old; None otherwise."""
     if importlib.util.find_spec("optuna") is None:
         return ConfigError("the search needs Optuna", key="hydra/sweeper", value="optuna", repair=INSTALL)
@@ -91,7 +91,7 @@ def version() -> str:
     return metadata.version("optuna")
 
 
-# `hydra/sweeper=optuna`: settings and space of a search, validated before anything is written.
+# The settings and the space as a whole.
 
 PARAMS = "hydra.sweeper.params"
 TAGS = ("log",)
@@ -141,7 +141,7 @@ def settings(values: Mapping[str, Any], origin: check.Origin) -> tuple[SearchSet
     """The settings below `hydra.sweeper`, and the errors in them or in the installation of Optuna."""
     own = {name: value for name, value in values.items() if name not in ("_target_", "params")}
     search, errors = check.check_section(SearchSettings, own, "hydra.sweeper", origin)
-    missing = missing_keys()
+    missing = optuna_error()
     return search, [*errors, *([missing] if missing else [])]
 
 

@@ -1,4 +1,8 @@
-"""Keys of the group `tracking`, which depend on its `name`, and the check for its library."""
+"""The groups of what observes a run or executes it: tracking, dump, session, profiling, parallel.
+
+Their keys depend on the `name` of the chosen option. Each part has the records, the errors of values that do not fit
+together, and, where there is one, the function that says whether anything is requested.
+"""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -126,7 +130,7 @@ class MlflowTracking(Frozen):
 Tracking = NoTracking | TensorBoardTracking | MlflowTracking
 
 
-def is_requested(tracking: Tracking) -> bool:
+def tracking_is_requested(tracking: Tracking) -> bool:
     """Whether a run is tracked: only then `runner.experiment.tracking.tracking` is loaded."""
     return not isinstance(tracking, NoTracking)
 
@@ -160,7 +164,7 @@ def _is_installed(name: str) -> bool:
     return found is not None and found.origin is not None  # None: only a folder of this name
 
 
-# Keys of the group `dump`, which depend on its `name`, and the dump that they request.
+# Dump.
 #
 # Those of `sync` and `async` are in `runner.observe.dump.settings`; whatever writes a dump is only loaded if one is
 # requested.
@@ -276,7 +280,7 @@ def dump_consistency_errors(group: Dump, sunk: bool) -> Iterator[ConfigError]:
         )
 
 
-# Keys of the group `session`: how graphs are compiled and observed (the session options of seed 004).
+# Session: how graphs are compiled and observed (the session options of seed 004).
 
 PRECISION_MODES = ("allow_fp32_to_fp16", "force_fp16", "force_fp32", "must_keep_origin_dtype", "allow_mix_precision")
 LOSS_SCALES = ("dynamic", "off")
@@ -378,7 +382,7 @@ def session_consistency_errors(
             yield ConfigError(f"{name} needs training steps", key="session.graph_run_mode", value=0, hint=only)
 
 
-# Keys of the group `profiling`, which depend on its `name`, and the profile that they request.
+# Profiling.
 #
 # Those of `trace` are in `runner.observe.profile.settings`; whatever profiles is only loaded if a profile is requested.
 
@@ -459,7 +463,7 @@ def _session_options(session: SessionSettings) -> dict[str, dict[str, Any]]:
     return {"session.profiling_options.": values}
 
 
-# Keys of the group `parallel`, which depend on its `name` (spec section 1.3).
+# Parallel (spec section 1.3).
 
 # Modes of the reference that are not supported.
 UNSUPPORTED = "hybrid_parallel", "semi_auto_parallel", "auto_parallel"

@@ -22,13 +22,13 @@ from runner.communication import settings as auto_parallel
 from runner.communication.management import SAME_ERROR_SECONDS
 from runner.communication.world import World
 from runner.config.code import loaded_files
-from runner.config.groups.services import DataParallel, profiling_is_requested as is_profiled
+from runner.config.groups.services import DataParallel, profiling_is_requested
 from runner.config.schema import RunConfig, RunRequest
 from runner.core.graph import NO_GRAPHS
 from runner.errors import ConfigError, RunnerError, TrainingError, some, unexpected
 from runner.experiment import manifest, observers, run
 from runner.experiment.build import build
-from runner.experiment.ranks import start_up, start_up as synchronize
+from runner.experiment.ranks import start_up
 from runner.experiment.ranks.guardian import guarded
 from runner.host.console import LOG
 from runner.host.machine import usable_cores
@@ -45,17 +45,17 @@ def follow(request: RunRequest) -> None:
         return
     with run.run_environment(config), closing(run.value_observer(request)) as values:
         experiment = build(config, NO_GRAPHS, values, run.failure_observer(config, folder))
-        if is_profiled(config.profiling, config.session):
+        if profiling_is_requested(config.profiling, config.session):
             observers.attach(request, experiment)
         if config.checkpoint.load is not None and not request.resume:
-            synchronize.read_on_first_rank(experiment.model.network)
+            start_up.read_on_first_rank(experiment.model.network)
         before = {}
         if request.resume:
-            before = synchronize.read_on_first_rank(experiment.model.train_network)
+            before = start_up.read_on_first_rank(experiment.model.train_network)
             values.rewind(int(before.get("global_step", 0)))
         with Interruption() as interruption:
-            flush = synchronize.FlushValues(values)  # before the reduction after which the first rank may save
-            callbacks = [LossMonitor(0), flush, synchronize.SynchronizeSignals(interruption)]
+            flush = start_up.FlushValues(values)  # before the reduction after which the first rank may save
+            callbacks = [LossMonitor(0), flush, start_up.SynchronizeSignals(interruption)]
             run.execute_steps(config, experiment, callbacks, before)
 
 

@@ -1,8 +1,10 @@
 """The processes that execute a run: this one, or the ranks that mpirun launched."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from runner.communication.world import join, launched
 from runner.config.groups.services import DataParallel
@@ -14,8 +16,8 @@ from runner.host.console import LOG
 T = TypeVar("T")
 
 
-class Processes(Protocol):
-    """The processes that execute a run."""
+class OneProcess:
+    """This process as the one that executes a run, with the methods of `RankGroup`."""
 
     def first(self, compute: Callable[[], T]) -> T:
         """A JSON value on all ranks, which the first one computes."""
@@ -26,12 +28,8 @@ class Processes(Protocol):
         return work(request)
 
 
-class _OneProcess(Processes):
-    """This process, which is the first rank."""
-
-
 @contextmanager
-def processes_of(config: RunConfig) -> Iterator[Processes]:
+def processes_of(config: RunConfig) -> Iterator[OneProcess | ranks.RankGroup]:
     """The processes that execute a run with this config; at the end all have finished. Raises RunnerError."""
     if isinstance(config.parallel, DataParallel):
         with report_on_first_rank(["parallel"]):
@@ -41,7 +39,7 @@ def processes_of(config: RunConfig) -> Iterator[Processes]:
         return
     if (size := launched()[1]) > 1:
         LOG.warning("mpirun launched %d processes with parallel=stand_alone: each is a separate run", size)
-    yield _OneProcess()
+    yield OneProcess()
 
 
 def on_all_ranks(work: Callable[[], T]) -> T:

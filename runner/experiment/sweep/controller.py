@@ -1,4 +1,8 @@
-"""The controller of a sweep: which of its jobs run, and their results."""
+"""The controller of a sweep: which of its jobs run, and their results.
+
+In order: one job, as a launcher calls it; the check of all swept values before any job exists; the table of results;
+`SweepController`, which Hydra's sweepers call with lists of overrides.
+"""
 
 import itertools
 import os
@@ -20,7 +24,7 @@ from runner.config.command_line import CommandLine
 from runner.config.compose import Composition, Loader, compose
 from runner.config.gate import path_errors
 from runner.config.groups import search
-from runner.config.schema import RunRequest, plain as schema_plain
+from runner.config.schema import RunRequest, plain
 from runner.errors import ConfigError, RunnerError, raise_all
 from runner.experiment import launch, manifest, output_directories
 from runner.experiment.manifest import refuse_other
@@ -129,7 +133,7 @@ def check_sweep(loader: Loader, call: CommandLine, params: Sequence[str] = ()) -
     composition = compose(plain_call)
     errors: dict[str, ConfigError] = {}
     for key, value in _swept(loader, parsed):
-        values = schema_plain(composition.config)
+        values = plain(composition.config)
         set_dotted(values, key, value)
         config, found = examine(values, lambda key: search.PARAMS if key in elsewhere else overrides.COMMAND_LINE)
         if not found and key in elsewhere:
@@ -187,7 +191,7 @@ def show(outcomes: Sequence[Outcome], folder: Path) -> None:
     console_of, box, tables, texts = (lazy_import(f"rich.{name}") for name in ("console", "box", "table", "text"))
     console = console_of.Console()
     if not console.is_terminal:
-        print("\n".join(plain(outcomes)))  # noqa: T201
+        print("\n".join(_columns(outcomes)))  # noqa: T201
     else:
         head, *rows = cells(outcomes)
         table = tables.Table(*head, box=box.SIMPLE)
@@ -200,7 +204,7 @@ def show(outcomes: Sequence[Outcome], folder: Path) -> None:
     print(f"{done}{of} jobs finished in {folder}")  # noqa: T201
 
 
-def plain(outcomes: Sequence[Outcome]) -> list[str]:
+def _columns(outcomes: Sequence[Outcome]) -> list[str]:
     """The lines of the table, in columns."""
     rows = cells(outcomes)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -230,7 +234,7 @@ def _row(outcome: Outcome, names: Sequence[str], own: set[str]) -> list[str]:
     return [str(outcome.number), outcome.status, str(outcome.exit_code), " ".join(lines) or "-", *texts]
 
 
-# The controller of a sweep: which of its jobs run, and their results.
+# The controller.
 
 DIED = "SweepError: the process of the job ended unexpectedly"
 

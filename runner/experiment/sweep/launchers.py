@@ -152,7 +152,7 @@ def _local_ended(job: Any) -> Callable[[frozenset[str]], bool]:
     return lambda listed: bool(job.done())
 
 
-# Launchers of sweep jobs (Hydra's or our process pool), and the division of cores among jobs.
+# The choice of a launcher, and the division of cores among jobs.
 
 BASIC = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
 

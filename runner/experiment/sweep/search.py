@@ -134,7 +134,7 @@ def _quiet() -> Iterator[Any]:
             optuna.logging.set_verbosity(before)
 
 
-# The sweeper behind `hydra/sweeper=optuna`: gets proposals from a study, launches them, and reports their values.
+# The sweeper.
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def write(folder: Path, found: Outcome, search: Mapping[str, Any]) -> None:
     )
 
 
-# Runs a sweep from its first job to its table, and resumes one that was interrupted.
+# Start and resume.
 
 MAY_CHANGE = ("sweep.", "hydra.launcher.", "hydra/launcher", "hydra.sweeper.n_trials")
 

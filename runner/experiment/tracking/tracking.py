@@ -1,4 +1,8 @@
-"""Attaches TensorBoard or MLflow to a run: from the config to the thread that follows the files of the run."""
+"""TensorBoard and MLflow: a thread that follows the files of a run and sends what is new to a tracker.
+
+`with_tracking` wraps a run with a config, `tracked` is the context for that of a script. In order: rows as points of
+curves; MLflow; the thread; TensorBoard; from the config to the running thread.
+"""
 
 import json
 import logging
@@ -22,11 +26,10 @@ from runner.config.groups.services import MlflowTracking, Tracking, address, add
 from runner.config.schema import RunRequest
 from runner.errors import BusyError, ConfigError, MismatchError, RunnerError, StorageError, raise_all
 from runner.experiment.sweep.journal import SweepState
-from runner.host import json as host_json
 from runner.host.console import LOG
 from runner.host.event_files import MARK, load_library, records
 from runner.host.files import locked, make_directory, names, real_path, write_json
-from runner.host.json import flat, read_optional, without_lists
+from runner.host.json import flat, read_object, read_optional, without_lists
 from runner.validation.rules import Frozen, Invalid, invalid_value_error
 
 # Rows of `metrics.jsonl` as points of curves, in the form that trackers receive.
@@ -342,7 +345,7 @@ class Follower:
     def _has_manifest(self) -> bool:
         """Whether the manifest of this process exists; it is sent once."""
         if not self._described and self._manifest() not in (None, self._before):
-            self.tracker.describe("manifest", host_json.read_object(self.folder / rundir.MANIFEST))
+            self.tracker.describe("manifest", read_object(self.folder / rundir.MANIFEST))
             self._described = True
         return self._described
 
@@ -422,7 +425,7 @@ class EventFile:
         self._writer.close()
 
 
-# Attaches TensorBoard or MLflow to a run: from the config to the thread that follows the files of the run.
+# From the config to the thread.
 
 MAX_LEVELS = 4  # folders between a job and its sweep
 

@@ -16,7 +16,7 @@ import numpy as np
 from runner import rundir
 from runner.config.schema import RunConfig, plain
 from runner.errors import DataError, StorageError
-from runner.experiment.results.results import COUNT, FILE, image_name
+from runner.experiment.results import COUNT, FILE, image_name
 from runner.host import files, json, png
 from runner.host.console import visible
 from runner.host.json import flat

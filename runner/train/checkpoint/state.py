@@ -18,7 +18,8 @@ import safetensors.numpy
 
 from runner import dtype as dt, rundir
 from runner.errors import ConfigError, DataError, StorageError, some
-from runner.host import files, json as json_data
+from runner.host import files
+from runner.host.json import fits, parse_data
 from runner.validation.arguments import whole
 from runner.validation.rules import Frozen
 
@@ -97,7 +98,7 @@ def read(folder: Path) -> Manifest:
 def _values(path: Path) -> Any:
     content = files.read_bytes(path, LIMIT)
     try:
-        return json_data.parse_data(content)
+        return parse_data(content)
     except DataError as error:
         raise DataError("a manifest is not JSON", file=path, found=error.rows["reason"]) from None
 
@@ -109,8 +110,8 @@ def damaged(path: Path, expected: object, found: object) -> NoReturn:
 
 def _checked(values: dict[str, Any], path: Path) -> Manifest:
     """The manifest from valid values: a correct hash proves only that they were not changed."""
-    is_valid = json_data.fits(values, {"files": dict, "progress": dict, "identity": dict})
-    is_valid = is_valid and json_data.fits([*values["files"].values()], [{"bytes": int, "sha256": object}])
+    is_valid = fits(values, {"files": dict, "progress": dict, "identity": dict})
+    is_valid = is_valid and fits([*values["files"].values()], [{"bytes": int, "sha256": object}])
     if is_valid:
         parts = {name: CheckpointFile(part["bytes"], part["sha256"]) for name, part in values["files"].items()}
         manifest = Manifest(parts, values["progress"], values["identity"])

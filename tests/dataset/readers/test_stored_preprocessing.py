@@ -10,7 +10,7 @@ from damage import damaged
 
 from runner.dataset import stored_preprocessing
 from runner.errors import DataError, RunnerError
-from runner.host import json as json_data
+from runner.host.json import read_object
 
 SAMPLES: dict[str, dict[str, Any]] = {
     "images": {
@@ -72,7 +72,7 @@ def test_damaged_files(kind: str, tmp_path) -> None:
     for _, content in damaged(json.dumps(SAMPLES[kind]).encode(), kind, 200):
         (tmp_path / "preprocessing.json").write_bytes(content)
         try:
-            stored_preprocessing(json_data.read_object(tmp_path / "preprocessing.json"))
+            stored_preprocessing(read_object(tmp_path / "preprocessing.json"))
         except RunnerError as error:
             codes.add(error.exit_code)
     assert codes == {7}

@@ -1,4 +1,8 @@
-"""`model/network.onnx` and `model/predict.onnx`: the trained network for other programs."""
+"""What a run writes after its last step, for people and other programs: the trained network and the worst predictions.
+
+`write_networks` writes `model/network.onnx` and `model/predict.onnx`; `WorstPredictions`, a callback of the evaluation,
+`eval/worst.json` with small pictures beside it.
+"""
 
 import json
 from collections.abc import Iterator
@@ -22,6 +26,8 @@ from runner.nn.metrics.base import without_units
 from runner.ops.activation import Softmax
 from runner.train import onnx_export
 from runner.train.callback import Callback, RunContext
+
+# The trained network.
 
 
 def write_networks(experiment: Experiment, folder: Path) -> None:
