@@ -27,7 +27,7 @@ from runner.host.files import Journal, write_json
 from runner.nn.steps import GraphStep
 from runner.nn.wrap import WithEvalCell
 from runner.train.callback import CallbackParameters
-from runner.train.checkpoint import parameters
+from runner.train.checkpoint.initial_weights import InitialWeights
 from runner.train.checkpoint.state import state_file
 
 
@@ -59,7 +59,7 @@ def _load_weights(settings: CheckpointSettings, experiment: Experiment) -> dict[
         LOG.warning("the network is evaluated with its initial weights: set checkpoint.load to load others")
         return None
     names = None if settings.names is None else names_of(settings.names)
-    source = parameters.InitialWeights(settings.load, settings.prefix, settings.strict is not False, names)
+    source = InitialWeights(settings.load, settings.prefix, settings.strict is not False, names)
     found = source.load(experiment.model.network, experiment.model.loss_fn)
     return {"path": str(found.absolute()), "sha256": files.sha256(state_file(found))}
 

@@ -30,7 +30,8 @@ from runner.experiment.run import MANIFEST_FILE, run_environment
 from runner.host.console import LOG
 from runner.host.json import read_optional
 from runner.host.process import stopped_by_signals
-from runner.train.checkpoint import parameters, state
+from runner.train.checkpoint import state
+from runner.train.checkpoint.initial_weights import InitialWeights
 from runner.train.model import Model
 from runner.validation.paths import ALLOWED, path_problem
 from runner.validation.rules import Frozen, show
@@ -222,7 +223,7 @@ def _config_and_inputs(folder: Path, given_code: Sequence[str], **settings: Any)
 
 def _trained_model(config: RunConfig, inputs: ModelInputs) -> Model:
     model = inference_model(config, inputs)
-    source = parameters.InitialWeights(str(config.checkpoint.load), config.checkpoint.prefix, strict=True)
+    source = InitialWeights(str(config.checkpoint.load), config.checkpoint.prefix, strict=True)
     source.load(model.network, model.loss_fn)
     return model
 

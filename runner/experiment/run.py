@@ -33,7 +33,7 @@ from runner.observe import dump as dumps
 from runner.ops.random import COUNTER
 from runner.train import setup
 from runner.train.callback import Callback, CallbackParameters, RunContext, check_losses
-from runner.train.checkpoint import parameters
+from runner.train.checkpoint.initial_weights import InitialWeights
 
 # Values of metrics as JSON: a number, or nested lists of numbers for a metric that is an array.
 
@@ -133,11 +133,11 @@ def _build(request: RunRequest, values: ValueObserver) -> Experiment:
     return experiment
 
 
-def initial_weights_of(settings: CheckpointSettings, experiment: Experiment) -> parameters.InitialWeights:
+def initial_weights_of(settings: CheckpointSettings, experiment: Experiment) -> InitialWeights:
     """What a training loads: weights of another program whole, but for the parameters of a new head."""
     names = None if settings.names is None else names_of(settings.names)
     strict = names is not None if settings.strict is None else settings.strict
-    return parameters.InitialWeights(str(settings.load), settings.prefix, strict, names, experiment.roles.head)
+    return InitialWeights(str(settings.load), settings.prefix, strict, names, experiment.roles.head)
 
 
 def _read(network: nn.Cell, read: Callable[[], Any]) -> Any:
