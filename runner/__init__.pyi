@@ -8,6 +8,7 @@ from runner import (
     register as register,
 )
 from runner.common import Parameter as Parameter, ParameterTuple as ParameterTuple, Tensor as Tensor
+from runner.context.dumps import dump as dump
 from runner.dtype import (
     Int as Int,
     Type as Type,
@@ -81,6 +82,6 @@ from runner.train.loss_scale_manager import (
     FixedLossScaleManager as FixedLossScaleManager,
     LossScaleManager as LossScaleManager,
 )
-from runner.train.setup import dump as dump, initialize_system as initialize_system, shutdown_system as shutdown_system
+from runner.train.setup import initialize_system as initialize_system, shutdown_system as shutdown_system
 
 __version__: str

@@ -22,7 +22,6 @@ from runner.experiment.evaluate import saved_values
 from runner.experiment.manifest import naming_code_of
 from runner.experiment.run import run_environment
 from runner.host.json import read_optional
-from runner.train.checkpoint import parameters
 from runner.train.model import Model
 from runner.validation.rules import Frozen
 
@@ -84,7 +83,7 @@ def _config_and_inputs(folder: Path, given_code: Sequence[str], **settings: Any)
 
 def _trained_model(config: RunConfig, inputs: ModelInputs) -> Model:
     model = inference_model(config, inputs)
-    source = parameters.InitialWeights(str(config.checkpoint.load), config.checkpoint.prefix, strict=True)
+    source = InitialWeights(str(config.checkpoint.load), config.checkpoint.prefix, strict=True)
     source.load(model.network, model.loss_fn)
     return model
 

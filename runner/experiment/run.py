@@ -38,7 +38,7 @@ from runner.observe import dump as dumps
 from runner.ops.random import COUNTER
 from runner.train import setup
 from runner.train.callback import Callback, CallbackParameters, RunContext, check_losses
-from runner.train.checkpoint import parameters
+from runner.train.checkpoint.initial_weights import InitialWeights
 from runner.train.checkpoint.state import state_file
 
 
@@ -86,11 +86,11 @@ def _build(request: RunRequest, values: ValueObserver) -> Experiment:
     return experiment
 
 
-def initial_weights_of(settings: CheckpointSettings, experiment: Experiment) -> parameters.InitialWeights:
+def initial_weights_of(settings: CheckpointSettings, experiment: Experiment) -> InitialWeights:
     """What a training loads: weights of another program whole, but for the parameters of a new head."""
     names = None if settings.names is None else names_of(settings.names)
     strict = names is not None if settings.strict is None else settings.strict
-    return parameters.InitialWeights(str(settings.load), settings.prefix, strict, names, experiment.roles.head)
+    return InitialWeights(str(settings.load), settings.prefix, strict, names, experiment.roles.head)
 
 
 def _read(network: nn.Cell, read: Callable[[], Any]) -> Any:
@@ -315,7 +315,7 @@ def _load_weights(settings: CheckpointSettings, experiment: Experiment) -> dict[
         LOG.warning("the network is evaluated with its initial weights: set checkpoint.load to load others")
         return None
     names = None if settings.names is None else names_of(settings.names)
-    source = parameters.InitialWeights(settings.load, settings.prefix, settings.strict is not False, names)
+    source = InitialWeights(settings.load, settings.prefix, settings.strict is not False, names)
     found = source.load(experiment.model.network, experiment.model.loss_fn)
     return {"path": str(found.absolute()), "sha256": files.sha256(state_file(found))}
 

@@ -1,4 +1,7 @@
-"""Dense, Flatten, Dropout and OneHot layers, with the signatures and defaults of r1.2 (spec section 8.2)."""
+"""Nonlinearities, and the layers Dense, Flatten, Dropout and OneHot, as in r1.2 (spec section 8.2).
+
+`Activation` is the base of nonlinearities of one operator; `get_activation` knows those that layers take by name.
+"""
 
 from collections.abc import Callable
 
@@ -13,7 +16,7 @@ from runner.nn.cell import Cell
 from runner.types import resolve_axes
 from runner.validation.arguments import at_least, whole
 
-# Nonlinearities as layers, with the signatures and defaults of r1.2.
+# Nonlinearities
 
 
 class Activation(Cell):
@@ -170,7 +173,7 @@ def activation_of(owner: Cell, given: str | Cell | Primitive | None) -> Cell | P
     return get_activation(given)
 
 
-# Dense, Flatten, Dropout and OneHot layers, with the signatures and defaults of r1.2 (spec section 8.2).
+# Dense, Flatten, Dropout and OneHot
 
 
 class Dense(Cell):

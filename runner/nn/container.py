@@ -1,4 +1,4 @@
-"""Containers of cells."""
+"""Containers of cells, `SequentialCell` and `CellList`: places of a list, whose numbers are names of parameters."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self

@@ -1,7 +1,7 @@
-"""The last linear layer of a network, its head, with another number of outputs (`network.head=replace`).
+"""Fine-tuning: a network gets another head (`network.head=replace`), and parameters are frozen (`network.freeze`).
 
-It is found in what is executed: the network is traced, and its graph walked backwards from the outputs to the matrix
-products and convolutions that come last.
+The head, its last linear layer, is found in what is executed: the network is traced, and its graph walked backwards
+from the outputs to the matrix products and convolutions that come last.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Batch normalisation layers, with the signatures and defaults of r1.2 (spec section 8.2)."""
+"""Batch normalisation, in one process and over all ranks, and layer normalisation, as in r1.2 (spec section 8.2)."""
 
 from collections.abc import Sequence
 from decimal import Decimal

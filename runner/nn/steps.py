@@ -1,4 +1,9 @@
-"""Executes a cell once, operator by operator or as a compiled graph, with arrays as inputs and outputs."""
+"""Executes a cell once, a step: operator by operator (PyNative mode) or as a compiled graph (graph mode).
+
+`EagerStep` and `GraphStep` take and return arrays; `Model` and sinks use them. A cell or function that a script calls
+outside of a network is a step too, of structures of tensors: those calls are at the end, and register themselves with
+`Cell`. Between them: functions as cells, and `ms_function`.
+"""
 
 from __future__ import annotations
 
@@ -146,7 +151,7 @@ class GraphStep:
         return self(arrays)
 
 
-# Functions that are executed like cells when they are called outside of networks.
+# Functions as cells: those that are executed when they are called outside of networks.
 
 
 class FunctionCell(Cell):

@@ -1,4 +1,9 @@
-"""Cells for the training and evaluation step of a network, which PyNative mode executes and graph mode traces."""
+"""`nn.wrap`, with MindSpore's name: the cells around a network that make a step of training or evaluation of it.
+
+PyNative mode executes them, graph mode traces them as one graph. `WithLossCell` and `WithEvalCell` add the loss,
+`TrainOneStepCell` gradients and optimizer, `TrainOneStepWithLossScaleCell` also a loss scale. With several ranks
+`DistributedGradReducer` sums the gradients before the optimizer.
+"""
 
 from collections.abc import Sequence
 from functools import partial
@@ -7,8 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from runner import dtype as dt, ops
-from runner.communication import settings, settings as auto_parallel
-from runner.communication.settings import buckets
+from runner.communication import settings
 from runner.communication.world import join, world
 from runner.core.gradients import gradients
 from runner.core.interpreter import current
@@ -19,80 +23,6 @@ from runner.host.lazy import reference_attribute
 from runner.nn.cell import Cell
 from runner.nn.optim.optimizer import Optimizer
 from runner.validation.arguments import above, at_least, flag, whole
-
-# Reduction of gradients over all ranks, in buckets, before the optimizer.
-
-
-class DistributedGradReducer(Cell):
-    """(gradients) to their sums over all ranks, computed in Float32; with `mean` to their means.
-
-    `indices` are the parameters that start another bucket (None: one bucket for all). Source: the cell of this name in
-    r1.2, whose default is one bucket too. `degree`, the number of ranks that a mean divides by, must be theirs;
-    `fusion_type` has no effect.
-    """
-
-    def __init__(
-        self,
-        parameters: Sequence[Parameter],
-        mean: bool = True,
-        degree: int | None = None,
-        fusion_type: int = 1,
-        *,
-        indices: tuple[int, ...] | None = None,
-    ) -> None:
-        super().__init__(auto_prefix=False)
-        parameters = tuple(parameters)
-        if degree not in (None, world().size):
-            rows = {"degree": degree, "ranks": world().size, "repair": "leave it out, or mpirun -n N"}
-            raise ConfigError("degree is not the number of ranks", **rows)
-        self.buckets = buckets(len(parameters), indices)[::-1]  # the gradients of the last layers are ready first
-        self.all_reduce = ops.AllReduce("mean" if mean else "sum")
-        self._ready: dict[int, Value] = {}
-
-    def construct(self, gradients: Sequence[Value]) -> list[Value]:
-        self._ready.clear()
-        reduced = list(gradients)
-        for bucket in self.buckets:
-            sums = self.all_reduce(*[_in_float32(gradients[k]) for k in bucket])
-            for k, value in zip(bucket, sums if len(bucket) > 1 else (sums,), strict=True):
-                reduced[k] = value if value.dtype is gradients[k].dtype else value.astype(gradients[k].dtype)
-        return reduced
-
-    def on_gradient(self, index: int, gradient: Value) -> None:
-        """A gradient is complete. PyNative mode starts to reduce a bucket with its last gradient, while it computes the
-        others."""
-        if not isinstance(gradient, Tensor) or gradient.dtype is not dt.float32:
-            return
-        self._ready[index] = gradient
-        bucket = next(bucket for bucket in self.buckets if index in bucket)
-        if all(k in self._ready for k in bucket):
-            world().begin([self._ready[k].array for k in bucket])  # type: ignore[attr-defined]
-
-
-def _in_float32(gradient: Value) -> Value:
-    return gradient if gradient.dtype is dt.float32 else gradient.astype(dt.float32)
-
-
-def reducer_from_context(parameters: Sequence[Parameter]) -> DistributedGradReducer:
-    """The reducer for the settings of `context.set_auto_parallel_context`; connects to the other processes of mpirun.
-
-    Raises ConfigError when device_num or global_rank differ from those of mpirun.
-    """
-    settings, joined = auto_parallel.settings(), join()
-    for name, actual in (("device_num", joined.size), ("global_rank", joined.rank)):
-        if settings[name] not in (None, actual):
-            rows = {name: settings[name], "found": actual, "repair": "leave it out, or mpirun -n N"}
-            raise ConfigError(f"{name} is not that of mpirun", **rows)
-    return DistributedGradReducer(parameters, settings["gradients_mean"], indices=settings["all_reduce_fusion_config"])
-
-
-def broadcast(parameters: Sequence[Parameter]) -> None:
-    """Set the parameters of all ranks to the values of the first rank."""
-    for parameter, array in zip(parameters, world().shared_arrays([p.array for p in parameters]), strict=True):
-        parameter.set_data(array)
-
-
-# Cells for the training and evaluation step of a network, which PyNative mode executes and graph mode traces.
 
 __getattr__ = partial(reference_attribute, __name__)
 __path__: list[str] = []  # MindSpore has modules below it: runner/mindspore/addresses.py
@@ -144,6 +74,9 @@ def returned(cell: Cell, value: Any) -> Any:
         rows = {"cell": type(cell).__name__, "line": cell.__dict__["_built"], "hint": "its last line is return ..."}
         raise ConfigError("construct returns nothing", **rows)
     return value
+
+
+# One training step: loss, gradients, update.
 
 
 class StepCell(Cell):
@@ -241,8 +174,8 @@ LARGEST = 2.0**100  # a scale without a limit would become infinite
 MOST_BAD_STEPS = 1000  # consecutive ones, as in the reference
 
 
-class FixedLossScaleUpdateCell(Cell):
-    """A constant loss scale. `loss_scale_value` is at least 1."""
+class LossScaleUpdateCell(Cell):
+    """Base of cells that compute the loss scale of the next step; `loss_scale_value`, at least 1, is the first one."""
 
     def __init__(self, loss_scale_value: float) -> None:
         super().__init__()
@@ -259,10 +192,18 @@ class FixedLossScaleUpdateCell(Cell):
         return self.loss_scale_value
 
     def construct(self, loss_scale: Value, finite: Value) -> Value:
+        """The next scale, from that of this step and whether all gradients were finite (Bool)."""
+        raise NotImplementedError
+
+
+class FixedLossScaleUpdateCell(LossScaleUpdateCell):
+    """A constant loss scale. `loss_scale_value` is at least 1."""
+
+    def construct(self, loss_scale: Value, finite: Value) -> Value:
         return loss_scale
 
 
-class DynamicLossScaleUpdateCell(FixedLossScaleUpdateCell):
+class DynamicLossScaleUpdateCell(LossScaleUpdateCell):
     """Divides the scale by `scale_factor` at an overflow (to at least 1), and multiplies it by `scale_factor` after
     `scale_window` consecutive steps without one."""
 
@@ -295,11 +236,9 @@ class TrainOneStepWithLossScaleCell(StepCell):
     this order, then the optimizer, as in r1.2.
     """
 
-    def __init__(
-        self, network: Cell, optimizer: Optimizer, scale_sense: FixedLossScaleUpdateCell | Tensor | float
-    ) -> None:
+    def __init__(self, network: Cell, optimizer: Optimizer, scale_sense: LossScaleUpdateCell | Tensor | float) -> None:
         super().__init__(network, optimizer)
-        if not isinstance(scale_sense, FixedLossScaleUpdateCell):
+        if not isinstance(scale_sense, LossScaleUpdateCell):
             scale_sense = FixedLossScaleUpdateCell(_number(scale_sense))
         self.scale_update = scale_sense
         start = np.asarray(self.scale_update.loss_scale_value, np.float32)
@@ -379,3 +318,76 @@ def _number(scale: Tensor | float) -> float:
     if isinstance(scale, Tensor) and scale.shape not in ((), (1,)):
         raise ConfigError("a loss scale is a tensor of one element", shape=scale.shape, allowed="() or (1,)")
     return float(scale.asnumpy().item() if isinstance(scale, Tensor) else scale)
+
+
+# Several ranks: gradients are reduced in buckets before the optimizer, parameters broadcast before the first step.
+
+
+class DistributedGradReducer(Cell):
+    """(gradients) to their sums over all ranks, computed in Float32; with `mean` to their means.
+
+    `indices` are the parameters that start another bucket (None: one bucket for all). Source: the cell of this name in
+    r1.2, whose default is one bucket too. `degree`, the number of ranks that a mean divides by, must be theirs;
+    `fusion_type` has no effect.
+    """
+
+    def __init__(
+        self,
+        parameters: Sequence[Parameter],
+        mean: bool = True,
+        degree: int | None = None,
+        fusion_type: int = 1,
+        *,
+        indices: tuple[int, ...] | None = None,
+    ) -> None:
+        super().__init__(auto_prefix=False)
+        parameters = tuple(parameters)
+        if degree not in (None, world().size):
+            rows = {"degree": degree, "ranks": world().size, "repair": "leave it out, or mpirun -n N"}
+            raise ConfigError("degree is not the number of ranks", **rows)
+        # Backwards: the gradients of the last layers are ready first.
+        self.buckets = settings.buckets(len(parameters), indices)[::-1]
+        self.all_reduce = ops.AllReduce("mean" if mean else "sum")
+        self._ready: dict[int, Value] = {}
+
+    def construct(self, gradients: Sequence[Value]) -> list[Value]:
+        self._ready.clear()
+        reduced = list(gradients)
+        for bucket in self.buckets:
+            sums = self.all_reduce(*[_in_float32(gradients[k]) for k in bucket])
+            for k, value in zip(bucket, sums if len(bucket) > 1 else (sums,), strict=True):
+                reduced[k] = value if value.dtype is gradients[k].dtype else value.astype(gradients[k].dtype)
+        return reduced
+
+    def on_gradient(self, index: int, gradient: Value) -> None:
+        """A gradient is complete. PyNative mode starts to reduce a bucket with its last gradient, while it computes the
+        others."""
+        if not isinstance(gradient, Tensor) or gradient.dtype is not dt.float32:
+            return
+        self._ready[index] = gradient
+        bucket = next(bucket for bucket in self.buckets if index in bucket)
+        if all(k in self._ready for k in bucket):
+            world().begin([self._ready[k].array for k in bucket])  # type: ignore[attr-defined]
+
+
+def _in_float32(gradient: Value) -> Value:
+    return gradient if gradient.dtype is dt.float32 else gradient.astype(dt.float32)
+
+
+def reducer_from_context(parameters: Sequence[Parameter]) -> DistributedGradReducer:
+    """The reducer for the settings of `context.set_auto_parallel_context`; connects to the other processes of mpirun.
+
+    Raises ConfigError when device_num or global_rank differ from those of mpirun.
+    """
+    chosen, joined = settings.settings(), join()
+    for name, actual in (("device_num", joined.size), ("global_rank", joined.rank)):
+        if chosen[name] not in (None, actual):
+            rows = {name: chosen[name], "found": actual, "repair": "leave it out, or mpirun -n N"}
+            raise ConfigError(f"{name} is not that of mpirun", **rows)
+    return DistributedGradReducer(parameters, chosen["gradients_mean"], indices=chosen["all_reduce_fusion_config"])
+
+
+def broadcast(parameters: Sequence[Parameter]) -> None:
+    """Set the parameters of all ranks to the values of the first rank."""
+    for parameter, array in zip(parameters, world().shared_arrays([p.array for p in parameters]), strict=True):
+        parameter.set_data(array)

@@ -1,4 +1,8 @@
-"""The loop over epochs: executes steps and calls the hooks of callbacks."""
+"""The loop over epochs (`run_epochs`), the executor of single steps (`StepByStep`), and two observers of steps.
+
+`Model.train` calls it. `FailureReplay` repeats a step that failed to find the operator, `GradientObserver` passes
+gradients to callbacks. Steps have numbers from 0 of the whole training; a resumed one begins with a later number.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +63,7 @@ def run_epochs(make: MakeSteps, hooks: CallbackList, run_context: RunContext, to
         fire("epoch_end")
 
 
-# Executes training steps one by one, each with its batch, learning rate and number.
+# Training steps one by one, each with its batch, learning rate and number.
 
 
 class StepByStep:

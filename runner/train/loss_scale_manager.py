@@ -2,7 +2,7 @@
 
 from runner.errors import ConfigError
 from runner.nn.optim.optimizer import Optimizer
-from runner.nn.wrap import DynamicLossScaleUpdateCell, FixedLossScaleUpdateCell
+from runner.nn.wrap import DynamicLossScaleUpdateCell, FixedLossScaleUpdateCell, LossScaleUpdateCell
 from runner.validation.arguments import above, at_least, whole
 from runner.validation.keywords import KeywordNames
 
@@ -14,7 +14,7 @@ class LossScaleManager(KeywordNames):
         """The scale of the first step."""
         raise NotImplementedError
 
-    def get_update_cell(self) -> FixedLossScaleUpdateCell | None:
+    def get_update_cell(self) -> LossScaleUpdateCell | None:
         """The cell that computes the next scale; None when overflows are not detected."""
         raise NotImplementedError
 
@@ -59,7 +59,7 @@ class FixedLossScaleManager(LossScaleManager):
     def update_loss_scale(self, overflow: bool) -> None:
         """Does nothing: the scale is constant."""
 
-    def get_update_cell(self) -> FixedLossScaleUpdateCell | None:
+    def get_update_cell(self) -> LossScaleUpdateCell | None:
         return FixedLossScaleUpdateCell(self._scale) if self._drops else None
 
 
@@ -92,5 +92,5 @@ class DynamicLossScaleManager(LossScaleManager):
         elif self._good_steps == self._window:
             self._scale, self._good_steps = self._scale * self._factor, 0
 
-    def get_update_cell(self) -> FixedLossScaleUpdateCell:
+    def get_update_cell(self) -> LossScaleUpdateCell:
         return DynamicLossScaleUpdateCell(self._scale, self._factor, self._window)

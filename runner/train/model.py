@@ -1,4 +1,12 @@
-"""`Model`: a network with its loss, optimizer and metrics, and the loops over a dataset (spec section 6.1)."""
+"""`Model`: a network with its loss, optimizer and metrics, and the loops over a dataset (spec section 6.1).
+
+`Model` is at the end; before it are the checks of columns, the loop of an evaluation, and those of arguments. Training
+itself is `run_epochs` (`loop.py`), with steps one by one (`StepByStep`) or in a `Sink`.
+
+A resumed run calls `train(first_step=n)`, after parameters, counters and states of the optimizer were loaded (see
+`checkpoint/state.py`). All else follows from n: the epoch, the batches from that place in it (`Dataset.visits_from`),
+and the numbers that random operators draw in a step (`COUNTER`).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from runner import compile as compiler, context, nn
-from runner.communication import settings as auto_parallel
+from runner.communication.settings import get_auto_parallel_context, is_data_parallel, settings
 from runner.core.graph import GraphObserver, ValueObserver
 from runner.core.precision import Policy, use_precision
 from runner.core.source import SourceLine, is_users
@@ -37,7 +45,7 @@ from runner.types import TensorType
 from runner.validation.arguments import flag, whole
 from runner.validation.keywords import KeywordNames
 
-# The columns of a dataset as operands of a network: whether it takes so many, and what errors state about them.
+# The columns of a dataset as operands of a network: whether it takes so many, and what errors say about them.
 
 
 def check_columns(network: Cell, dataset: Dataset, loss_fn: Cell | None) -> None:
@@ -200,7 +208,7 @@ def evaluate(
     return {name: metric.eval() for name, metric in metrics.items()}
 
 
-# Validates the arguments of `Model`'s methods.
+# Arguments of `Model.train`: their checks, and the number of steps.
 
 
 def check_train_arguments(
@@ -234,9 +242,6 @@ def check_dump(observer: ValueObserver, sunk: bool) -> None:
         raise ConfigError("a synchronous dump needs separate steps", dataset_sink_mode="true", repair=repair)
 
 
-# Inference mode of a network, for evaluation, prediction and export.
-
-
 @contextmanager
 def inference(network: Cell, precision: Policy | None) -> Iterator[None]:
     """Inside, the network is in inference mode and operators have this precision; then training mode is set."""
@@ -248,7 +253,7 @@ def inference(network: Cell, precision: Policy | None) -> Iterator[None]:
         network.set_train(True)
 
 
-# `Model`: a network with its loss, optimizer and metrics, and the loops over a dataset (spec section 6.1).
+# `Model`
 
 
 class Model(KeywordNames):
@@ -293,7 +298,7 @@ class Model(KeywordNames):
         if profiler is None and context.get_context("enable_profiling"):
             profiler = profile.profiler_from_context(self.mode, self.device)
         self.failure, self.profiler, self.values = failure, profiler, values  # no values: those of the context
-        self.parallel = auto_parallel.settings() if auto_parallel.is_data_parallel() else None
+        self.parallel = settings() if is_data_parallel() else None
         level = amp.resolve_level(amp_level, self.device, **kwargs)
         self.precision = amp.policy_of(level, precision_mode)
         self.train_network = amp.training_cell(network, loss_fn, optimizer, level, loss_scale_manager)
@@ -385,8 +390,8 @@ class Model(KeywordNames):
         if self.parallel and self.parallel["parameter_broadcast"]:
             wrap.broadcast(self.train_network.get_parameters())
         if self.profiler is not None:
-            settings = self.train_step, dataset, self.device, self.observer, self.value_observer()
-            with self.profiler.training(*settings, sunk=sunk, first=first, total=total) as timed:
+            how = self.train_step, dataset, self.device, self.observer, self.value_observer()
+            with self.profiler.training(*how, sunk=sunk, first=first, total=total) as timed:
                 yield timed
             return
         steps = self._steps(dataset, sunk, first)
@@ -446,8 +451,8 @@ class Model(KeywordNames):
             losses=np.zeros(0, np.float32),
             net_outputs=None,
             train_dataset_element=None,
-            parallel_mode=auto_parallel.settings()["parallel_mode"],
-            device_number=auto_parallel.get_auto_parallel_context("device_num"),
+            parallel_mode=settings()["parallel_mode"],
+            device_number=get_auto_parallel_context("device_num"),
             **more,
         )
 

@@ -1,4 +1,7 @@
-"""The network with the preprocessing of its dataset in front, as an ONNX file for other programs."""
+"""ONNX files for other programs: of a network with the preprocessing of its dataset in front, and of a training step.
+
+`predictor` and `describe` are for inference, `export_step`, `export_steps` and `export_network` for training elsewhere.
+"""
 
 from __future__ import annotations
 

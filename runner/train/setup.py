@@ -5,19 +5,11 @@ process. Compilation: loads ONNX, and in a run compiles its programs. PyNative m
 """
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 from runner import compile as compiler, context
-from runner.core.graph import ValueObserver
 from runner.device import Device
-from runner.errors import ConfigError, DeviceError, raise_all
+from runner.errors import ConfigError, DeviceError
 from runner.host.console import LOG
-from runner.observe.dump.settings import DumpSettings, SyncDump
-from runner.validation.rules import keys_of, validate_keys
 
 PHASES = "provider_seconds", "communication_seconds", "compilation_seconds"
 _known: dict[tuple[Device, bool], dict[str, float]] = {}
@@ -71,35 +63,3 @@ def _open(device: Device) -> None:
 def _check(name: object) -> None:
     if name is not None and not isinstance(name, str):
         raise ConfigError("name must be a string", given=type(name).__name__, allowed="None or a string")
-
-
-# `runner.dump`: dumps of everything that runs inside a `with` block, in both modes.
-
-
-@contextmanager
-def dump(
-    path: str | Path,
-    kernels: Sequence[str] | None = None,
-    *,
-    net_name: str = "network",
-    iteration: str | int = "all",
-    input_output: int = 0,
-    trans_flag: bool = True,
-) -> Iterator[ValueObserver]:
-    """Dump the cells called and the models trained inside, in the synchronous layout of seed 002.
-
-    Every call of a cell is an iteration, counted from 0; those of `Model.train` are its steps. `path` is created if
-    missing; `kernels` are full names, operator types or patterns with `*` (None: all); the rest are as the config keys.
-    The folder belongs to this process: a later dump into it replaces this one, and other processes are refused. Read it
-    with `numpy.fromfile`, or compare two dumps with `runner compare`. Raises ConfigError for invalid arguments,
-    BusyError when the folder belongs to another run, StorageError when something cannot be written.
-    """
-    values: dict[str, Any] = {"iteration": iteration, "input_output": input_output, "trans_flag": trans_flag}
-    if kernels is not None:
-        values["kernels"] = kernels if isinstance(kernels, str) else tuple(kernels)
-    valid, errors = validate_keys(values, keys_of(SyncDump))
-    raise_all(errors)
-    group = SyncDump(**valid, path=str(Path(path).absolute()), net_name=net_name)
-    settings = replace(DumpSettings.from_values(vars(group)), kernels=valid.get("kernels"))
-    with closing(context.dumper(settings, "path")) as dumper, context.observing(dumper):
-        yield dumper

@@ -5,6 +5,7 @@ are gathered and scaled inside the graph, and the output is the losses. A datase
 are read when they are used (`RowSource`), or one whose transforms have no operators (random or user-defined ones), is
 fed in stacked batches instead: `CHUNK_BYTES` of them are on the device while as many are fetched from the source (a
 `numpy.memmap` may be larger than the memory).
+
 `CallLength` limits a call to about a second, and with it the delay of a signal. The operands of effects are kept in
 memory until the end of a call: `EFFECT_BYTES` at most.
 """
@@ -63,7 +64,7 @@ class CallLength:
         return steps * max(self._seconds.values(), default=0.0) <= CALL_SECONDS
 
 
-# Data sinking: many training steps in one call to the device.
+# The sink, and how it gets the batches.
 
 RESIDENT_BYTES = 2 << 30
 CHUNK_BYTES = 64 << 20

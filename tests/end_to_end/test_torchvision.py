@@ -6,7 +6,7 @@ from both_modes import MODES, step_of
 
 from models.resnet import resnet18, resnet50
 from runner.config.schema import names_of
-from runner.train.checkpoint.parameters import InitialWeights
+from runner.train.checkpoint.initial_weights import InitialWeights
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle here; it is not a dependency of runner")
 try:

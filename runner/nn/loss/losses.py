@@ -1,4 +1,7 @@
-"""`LossBase`: what losses have in common, the reduction and checks of their operands."""
+"""Losses: `LossBase`, with reduction and checks of operands, and the losses of classes, values and probabilities.
+
+A loss is a cell of (output, target); see the package.
+"""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, TypeAlias

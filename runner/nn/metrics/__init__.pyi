@@ -21,17 +21,21 @@ from runner.nn.metrics.classification import (
     TopKCategoricalAccuracy as TopKCategoricalAccuracy,
     auc as auc,
 )
-from runner.nn.metrics.others import (
+from runner.nn.metrics.images import (
+    Dice as Dice,
+    HausdorffDistance as HausdorffDistance,
+    MeanSurfaceDistance as MeanSurfaceDistance,
+    OcclusionSensitivity as OcclusionSensitivity,
+    RootMeanSquareDistance as RootMeanSquareDistance,
+)
+from runner.nn.metrics.regression import (
     MAE as MAE,
     MSE as MSE,
     R2 as R2,
-    BleuScore as BleuScore,
     CosineSimilarity as CosineSimilarity,
-    Dice as Dice,
-    HausdorffDistance as HausdorffDistance,
     Loss as Loss,
-    MeanSurfaceDistance as MeanSurfaceDistance,
-    OcclusionSensitivity as OcclusionSensitivity,
+)
+from runner.nn.metrics.text import (
+    BleuScore as BleuScore,
     Perplexity as Perplexity,
-    RootMeanSquareDistance as RootMeanSquareDistance,
 )

@@ -1,4 +1,8 @@
-"""The base of metrics, and what they have in common: means, shapes, arrays."""
+"""`Metric`, the base of metrics, and what an evaluation does with any of them.
+
+An evaluation needs `AnyMetric`: clear, update with each batch, eval. `update_metrics` passes it the outputs of a step;
+the rest are parts of metrics: which inputs they take, means, checks of shapes.
+"""
 
 import functools
 import inspect

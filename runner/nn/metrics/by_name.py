@@ -1,4 +1,4 @@
-"""The names of metrics, and metrics by name."""
+"""Metrics by name: those that `Model(metrics=...)` knows; `runner/config/groups/entries.py` has those of configs."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -18,22 +18,25 @@ from runner.nn.metrics.classification import (
     TopKCategoricalAccuracy,
     auc,
 )
-from runner.nn.metrics.others import (
+from runner.nn.metrics.images import (
+    Dice,
+    HausdorffDistance,
+    MeanSurfaceDistance,
+    OcclusionSensitivity,
+    RootMeanSquareDistance,
+)
+from runner.nn.metrics.regression import (
     MAE,
     MSE,
     R2,
-    BleuScore,
     CosineSimilarity,
-    Dice,
-    HausdorffDistance,
     Loss,
-    MeanSurfaceDistance,
-    OcclusionSensitivity,
+)
+from runner.nn.metrics.text import (
+    BleuScore,
     Perplexity,
-    RootMeanSquareDistance,
 )
 
-# The metrics that `Model(metrics=...)` knows by name; `runner/config/groups/entries.py` has those of configs.
 METRICS: dict[str, type[Metric]] = {
     "loss": Loss,
     "accuracy": Accuracy,

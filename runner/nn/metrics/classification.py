@@ -1,4 +1,8 @@
-"""Metrics of classification: one class of several, one logit for two classes, or several labels per sample."""
+"""Metrics of classification: one class of several, one logit for two classes, or several labels per sample.
+
+`Classifier` reads outputs and targets as labels. Accuracy, precision, recall and the F scores count them; then the
+confusion matrix with the figures that follow from it, and the ROC curve.
+"""
 
 import math
 from collections.abc import Callable
@@ -12,7 +16,7 @@ from runner.nn.metrics.base import Mean, Metric, is_one_hot, of_arrays, require_
 from runner.validation.arguments import flag, one_of, whole
 from runner.validation.rules import Rule
 
-# How metrics of classification read outputs and targets: classes, one logit for two of them, or several labels.
+# How outputs and targets are read: as classes, one logit for two of them, or several labels.
 
 EvalType = Literal["classification", "multilabel"]
 Threshold = Annotated[float, Rule(above=0, below=1)]
@@ -104,7 +108,7 @@ def require_range(metric: Metric, target: np.ndarray, last: int, allowed: str) -
         raise ConfigError("a target of a metric is no label", **rows)
 
 
-# Metrics of classification: one class of several, one logit for two classes, or several labels per sample.
+# Right predictions: of all samples, of the k most probable classes, of each class.
 
 Average = Literal["macro", "micro"]
 AVERAGES = ("macro", "micro")

@@ -1,4 +1,8 @@
-"""Optimizers with adaptive moments: Adam (Kingma and Ba, 2014) and Adam with decoupled weight decay."""
+"""The optimizers of r1.2, each an update rule over gradients, in operators; what they share is in `optimizer.py`.
+
+`prepare` gives a rule its gradient (weight decay, centralized, unscaled), `each_lr` the rates, `state` parameters of
+its own. Adam, SGD, Momentum and others are one operator of `runner/ops/optimizer.py`, the rest several.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,6 +16,8 @@ from runner.nn.cell import Cell
 from runner.nn.optim.optimizer import LearningRate, Optimizer, Parameters
 from runner.nn.schedule import LearningRateSchedule
 from runner.validation.arguments import above, at_least, finite_number, flag
+
+# Adam (Kingma and Ba, 2014), and Adam with decoupled weight decay.
 
 
 class Adam(Optimizer):
@@ -421,7 +427,7 @@ class RMSProp(Optimizer):
         return mean * self.decay + value * (1.0 - self.decay)
 
 
-# Stochastic gradient descent.
+# Gradient descent: stochastic, and with momentum.
 
 
 class SGD(Optimizer):
@@ -452,9 +458,6 @@ class SGD(Optimizer):
         rows = zip(self.parameters, self.accum, self.stat, self.each_lr(), gradients, strict=True)
         for parameter, accum, stat, rate, gradient in rows:
             self.opt(parameter, self.prepare(parameter, gradient), rate, accum, self.momentum, stat)
-
-
-# Gradient descent with momentum.
 
 
 class Momentum(Optimizer):

@@ -1,4 +1,4 @@
-"""Callback hooks, the run parameters they receive, and lists of callbacks (spec section 6.2)."""
+"""`Callback`: its hooks, the run parameters that they receive, and lists of callbacks (spec section 6.2)."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, Self, get_args

@@ -1,4 +1,8 @@
-"""Monitors, which print the loss and the time: those of the reference (spec section 6.2), and one line per epoch."""
+"""The callbacks that come with runner, most of them those of the reference (spec sections 6.2 and 6.3).
+
+Monitors, which print the loss and the time; `ModelCheckpoint`; those that control a training (`EarlyStopping`,
+`LearningRateScheduler`, `LambdaCallback`); a progress bar. `SummaryCollector` has a file of its own.
+"""
 
 import math
 import re

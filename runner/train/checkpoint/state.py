@@ -2,6 +2,14 @@
 
 `{prefix}-{epoch}_{step}/` contains `state.safetensors` and, written last, `MANIFEST.json`. The directory gets its name
 after all of it is synced to the disk. Measured: without this, kills at random moments destroyed 50 of 60 files.
+
+How a resumed run finds its place: `newest` is the valid checkpoint of the highest `progress["global_step"]`, the number
+of steps that were executed. Its arrays are all parameters of the training cell, among them the state of the optimizer,
+its `global_step`, and the loss scale. `runner/experiment/checkpointer.py` writes and restores it, and `Model.train`
+continues with `first_step=global_step`: the place in the epoch follows from this number alone, and nothing about
+a dataset is stored.
+
+Below: the manifest, directories that appear at once, arrays in safetensors, and last `save`, `load`, `newest`, `prune`.
 """
 
 import hashlib
@@ -23,9 +31,8 @@ from runner.host.json import fits, parse_data
 from runner.validation.arguments import whole
 from runner.validation.rules import Frozen
 
-# `MANIFEST.json`: the files of a checkpoint, the progress of its run, and a sha256 of these values.
-#
-# The hash is over the values, so it is independent of the layout and detects a flipped bit in a number of steps.
+# `MANIFEST.json`: the files of a checkpoint, the progress of its run, and a sha256 of these values. The hash is over
+# the values, so it is independent of the layout and detects a flipped bit in a number of steps.
 
 MANIFEST = "MANIFEST.json"
 FORMAT, VERSION = "runner checkpoint", 1
@@ -286,7 +293,7 @@ def _array(dtype: str, shape: list[int], data: bytes) -> np.ndarray:
     return np.frombuffer(data, TYPES[dtype]).reshape(shape)
 
 
-# Checkpoints in runner's format: directories of named arrays, with a manifest for verification.
+# Checkpoints: save, load, the newest valid one, and which are deleted.
 
 STATE = "state.safetensors"
 

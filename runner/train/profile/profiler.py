@@ -1,4 +1,8 @@
-"""The profiler of `Model.train`: steps and callbacks with a clock, and the files at the end."""
+"""The profiler of `Model.train`: steps and callbacks with a clock, and the files at the end.
+
+First dataset, steps, sink and callbacks with a clock, then `TrainingProfiler`, which a `Model` uses in place of those
+without, and last the measurement of one operator.
+"""
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
@@ -245,7 +249,7 @@ def timed_exchanges(clock: Clock) -> Iterator[None]:
         present.exchanging = nullcontext
 
 
-# The profiler of `Model.train`: steps and callbacks with a clock, and the files at the end.
+# The profiler
 
 Writer = Callable[[ProfileRecord, Dataset], object]
 

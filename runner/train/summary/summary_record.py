@@ -1,4 +1,7 @@
-"""`SummaryRecord`: values of a training in an event file, as TensorBoard reads them."""
+"""`SummaryRecord`: values of a training in an event file, as TensorBoard reads them.
+
+First how each plugin's values become fields of a message, then the record, which collects them and writes the files.
+"""
 
 import io
 import json
@@ -111,7 +114,7 @@ PLUGINS: dict[str, Callable[[np.ndarray], Fields]] = {
 }
 
 
-# `SummaryRecord`: values of a training in an event file, as TensorBoard reads them.
+# The record
 
 TEXTS = ("train_lineage", "eval_lineage", "custom_lineage_data")
 GRAPHS = ("graph", "dataset_graph")

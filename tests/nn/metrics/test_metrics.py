@@ -13,7 +13,7 @@ from runner.errors import ConfigError
 from runner.nn.metrics.base import direction_of
 from runner.nn.metrics.by_name import METRICS, get_metrics
 from runner.nn.metrics.classification import Accuracy
-from runner.nn.metrics.others import Loss
+from runner.nn.metrics.regression import Loss
 from runner.train.model import Model, metrics_for
 
 RNG = np.random.default_rng(0)

@@ -9,7 +9,7 @@ from tables import table
 
 from runner import Tensor, nn
 from runner.errors import ConfigError
-from runner.nn.metrics import others
+from runner.nn.metrics import images
 
 RNG = np.random.default_rng(3)
 IMAGES = {
@@ -41,7 +41,7 @@ def distances(length, predicted, true):
 
 @pytest.fixture(params=[2**20, 7])
 def pairs(request, monkeypatch):
-    monkeypatch.setattr(others, "MAX_PAIRS", request.param)
+    monkeypatch.setattr(images, "MAX_PAIRS", request.param)
 
 
 @table("images", IMAGES)

@@ -15,7 +15,7 @@ from runner import nn
 from runner.config.schema import SCHEMES, names_of
 from runner.core.values import Parameter
 from runner.errors import ConfigError, DataError
-from runner.train.checkpoint.parameters import InitialWeights, renamed
+from runner.train.checkpoint.initial_weights import InitialWeights, renamed
 from runner.validation.rules import Names
 
 
