@@ -22,6 +22,7 @@ from runner.experiment.evaluate import saved_values
 from runner.experiment.manifest import naming_code_of
 from runner.experiment.run import run_environment
 from runner.host.json import read_optional
+from runner.train.checkpoint.initial_weights import InitialWeights
 from runner.train.model import Model
 from runner.validation.rules import Frozen
 
