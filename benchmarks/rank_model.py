@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from runner.communication.ordered_sum import PIECE_BYTES, WHOLE_BYTES, grid
+from runner.communication.world import PIECE_BYTES, WHOLE_BYTES, grid
 
 CACHE_BYTES = 2 << 20  # a sum of more has its operand, its result and the parts in memory
 

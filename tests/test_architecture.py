@@ -99,7 +99,7 @@ THIRD_PARTIES = {
     "mlflow": {"runner.experiment.tracking.tracking"},
     "optuna": {"runner.experiment.sweep.search"},
     "PIL": {"runner.dataset.vision.image"},
-    "mindspore": {"runner.mindspore.dataset.records"},
+    "mindspore": {"runner.mindspore.dataset.sources"},
     "pandas": {"runner.report.notebook"},
     "torch": set(),
     "sklearn": set(),  # its import takes a second

@@ -8,9 +8,15 @@ from runner.compile.export import (
 from runner.compile.kernel_meta import KernelMeta as KernelMeta
 from runner.compile.mindir import export_mindir as export_mindir
 from runner.compile.onnx.builder import free_names as free_names, load_onnx as load_onnx
-from runner.compile.onnx.model import ModelValue as ModelValue, model_values as model_values, parse_model as parse_model
-from runner.compile.onnx.opset import OPSET as OPSET, require_opset as require_opset, with_opset as with_opset
-from runner.compile.onnx.scan import repeat_step as repeat_step
+from runner.compile.onnx.lower import repeat_step as repeat_step
+from runner.compile.onnx.model import (
+    OPSET as OPSET,
+    ModelValue as ModelValue,
+    model_values as model_values,
+    parse_model as parse_model,
+    require_opset as require_opset,
+    with_opset as with_opset,
+)
 from runner.compile.passes import INFERENCE as INFERENCE
 from runner.compile.profiled_session import ProfiledProgram as ProfiledProgram
 from runner.compile.program import (

@@ -17,9 +17,8 @@ import numpy as np
 from runner import dtype
 from runner.compile.onnx import describe
 from runner.compile.onnx.describe import add_location, locate_errors
-from runner.compile.onnx.lower import column_names, lower
+from runner.compile.onnx.lower import column_names, lower, lower_sunk
 from runner.compile.onnx.model import with_defaults
-from runner.compile.onnx.scan import lower_sunk
 from runner.compile.passes import default_passes, optimize
 from runner.compile.passes.simplify import dce
 from runner.compile.session import Session

@@ -19,11 +19,10 @@ import numpy as np
 
 from runner.compile.onnx.lower import lower
 from runner.compile.passes import PASSES, device_passes, optimize
-from runner.compile.passes.in_parts import MIN_IMAGES
-from runner.compile.passes.layout import forms_of, signature
+from runner.compile.passes.in_parts import MIN_IMAGES, SplitBatch
+from runner.compile.passes.order import forms_of, signature
 from runner.compile.program import suited, with_threads
 from runner.compile.session import SPINNING, Session, version
-from runner.core.batch_parts import SplitBatch
 from runner.core.graph import Graph
 from runner.core.lowering import Form
 from runner.core.operators import Node

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from runner import rundir
 from runner.communication.settings import (
@@ -18,12 +18,11 @@ from runner.communication.settings import (
     set_auto_parallel_context as set_auto_parallel_context,
 )
 from runner.communication.world import process_number, world
-from runner.context import without_effect
 from runner.core.graph import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
 from runner.core.precision import DEFAULT, Policy, policy
 from runner.device import Device
 from runner.errors import ConfigError, nearest
-from runner.host.console import LOG
+from runner.host.console import LOG, note_once
 from runner.host.lazy import reference_attribute
 from runner.observe import dump, graph, profile
 from runner.observe.dump.settings import FILES as DUMP_FILES, PATH_KEY
@@ -32,6 +31,7 @@ from runner.observe.profile.settings import FILES as PROFILE_FILES
 from runner.ops import print_file
 from runner.rundir import OutputDirectory
 from runner.validation.arguments import flag
+from runner.validation.rules import FREE, Invalid, Rule, invalid_value_error, validate
 
 __all__ = [
     "GRAPH_MODE",
@@ -44,6 +44,68 @@ __all__ = [
     "set_auto_parallel_context",
     "set_context",
 ]
+
+
+# Settings of MindSpore's context that scripts set and that have no effect here (spec section 1.1).
+#
+# They are checked, kept and returned; a setting that differs from its default is reported once, with what to use.
+
+
+class Setting(NamedTuple):
+    """The default, why it has no effect, or what has this effect here, and the rule of its values."""
+
+    default: Any
+    remark: str
+    rule: Rule = FREE
+
+
+_DUMPS = "dumps: MINDSPORE_DUMP_CONFIG or runner.dump"
+_PRECISION = "precision: precision_mode, or amp_level of Model"
+_KERNELS = "onnxruntime combines operators itself"
+_MEMORY = "memory is taken when it is needed"
+_RUNTIME = "it is a choice of MindSpore's own runtime"
+_SIZE = Rule(pattern=r"0|([1-9][0-9]*(\.[0-9]*)?|0\.[0-9]+)GB")
+SETTINGS: dict[str, Setting] = {
+    "enable_dump": Setting(False, _DUMPS),
+    "save_dump_path": Setting(".", _DUMPS),
+    "enable_reduce_precision": Setting(True, _PRECISION),
+    "enable_auto_mixed_precision": Setting(False, _PRECISION),
+    "enable_graph_kernel": Setting(False, _KERNELS),
+    "graph_kernel_flags": Setting("", _KERNELS),
+    "enable_sparse": Setting(False, "gradients are dense"),
+    "check_bprop": Setting(False, "gradients of your own operators are always checked"),
+    "max_call_depth": Setting(1000, "Python's recursion limit holds", Rule(low=1)),
+    "variable_memory_max_size": Setting("0", _MEMORY, _SIZE),
+    "max_device_memory": Setting("1024GB", _MEMORY, _SIZE),
+    "auto_tune_mode": Setting(
+        "NO_TUNE", "tuning: runner tune", Rule(choices=("NO_TUNE", "RL", "GA", "RL,GA", "GA,RL"))
+    ),
+    "env_config_path": Setting("", _RUNTIME, Rule(path=True)),
+    "precompile_only": Setting(False, "graphs are compiled when a cell is called"),
+    "grad_for_scalar": Setting(False, "gradients of Python numbers are not computed"),
+    "enable_parallel_split": Setting(False, "runner trains data-parallel"),
+    "enable_task_sink": Setting(True, "dataset_sink_mode of Model.train chooses it"),
+    "enable_loop_sink": Setting(True, "dataset_sink_mode of Model.train chooses it"),
+    "enable_mem_reuse": Setting(True, _MEMORY),
+    "save_compile_cache": Setting(False, _RUNTIME),
+    "load_compile_cache": Setting(False, _RUNTIME),
+}
+DEFAULTS = {name: setting.default for name, setting in SETTINGS.items()}
+
+
+def checked(name: str, value: object) -> Any:
+    """The value of a setting, reported if it differs from the default. Raises ConfigError for an invalid one."""
+    setting = SETTINGS[name]
+    try:
+        valid = validate(type(setting.default), setting.rule, value)
+    except Invalid as invalid:
+        raise invalid_value_error(name, value, invalid) from None
+    if valid != setting.default:
+        note_once(f"context setting {name} has no effect: {setting.remark}")
+    return valid
+
+
+# The settings that have an effect.
 
 __getattr__ = partial(reference_attribute, __name__)
 
@@ -61,7 +123,7 @@ _DEFAULTS: dict[str, Any] = {
     "precision_mode": DEFAULT,
     "enable_profiling": False,
     "profiling_options": "training_trace",
-    **without_effect.DEFAULTS,
+    **DEFAULTS,
 }
 _settings = dict(_DEFAULTS)
 _observers: dict[str, GraphObserver] = {}  # by folder: each numbers its files for the lifetime of the process
@@ -80,7 +142,7 @@ def set_context(**settings: Any) -> None:
     must_keep_origin_dtype or allow_mix_precision · `enable_profiling` bool, whether trainings are profiled, and
     `profiling_options` what is measured: words such as "training_trace:task_trace", or JSON such as
     '{"result_path": "/home/data/output", "training_trace": "on"}'. The other settings of MindSpore are kept and have no
-    effect (`runner.context.without_effect`). Raises ConfigError (a ValueError; ConfigErrors for
+    effect (`runner.context`). Raises ConfigError (a ValueError; ConfigErrors for
     several errors in JSON), and StorageError for a folder that cannot be written.
     """
     _change({name: _validate(name, value) for name, value in settings.items()})
@@ -242,8 +304,8 @@ def _validate(name: str, value: Any) -> Any:
         policy(value)
     if name == "profiling_options":
         return _profiling_options(value)
-    if name in without_effect.SETTINGS:
-        return without_effect.checked(name, value)
+    if name in SETTINGS:
+        return checked(name, value)
     if name not in _DEFAULTS:
         raise _unknown(name)
     return value
@@ -269,7 +331,7 @@ def _profiling_options(value: Any) -> str:
 
 
 def _unknown(name: str) -> ConfigError:
-    effective = [name for name in _DEFAULTS if name not in without_effect.SETTINGS]
+    effective = [name for name in _DEFAULTS if name not in SETTINGS]
     return ConfigError(
         "unknown context setting", given=name, allowed=", ".join(effective), nearest=nearest(name, _DEFAULTS)
     )

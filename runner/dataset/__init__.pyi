@@ -2,7 +2,7 @@ from runner.dataset import transforms as transforms, vision as vision
 from runner.dataset.batches import (
     open_dataset as open_dataset,
 )
-from runner.dataset.formats.mnist import download_mnist as download_mnist
+from runner.dataset.formats.mnist_cifar import download_mnist as download_mnist
 from runner.dataset.pipeline import (
     Dataset as Dataset,
     Preprocessing as Preprocessing,
@@ -38,19 +38,15 @@ from runner.dataset.sources import (
     SyntheticDataset as SyntheticDataset,
 )
 from runner.mindspore.dataset import config as config
-from runner.mindspore.dataset.files import (
+from runner.mindspore.dataset.sources import (
     CelebADataset as CelebADataset,
     Cifar100Dataset as Cifar100Dataset,
+    CSVDataset as CSVDataset,
     ImageFolderDataset as ImageFolderDataset,
     ManifestDataset as ManifestDataset,
-)
-from runner.mindspore.dataset.records import (
     MindDataset as MindDataset,
     Schema as Schema,
-    TFRecordDataset as TFRecordDataset,
-)
-from runner.mindspore.dataset.text import (
-    CSVDataset as CSVDataset,
     Shuffle as Shuffle,
     TextFileDataset as TextFileDataset,
+    TFRecordDataset as TFRecordDataset,
 )

@@ -16,16 +16,15 @@ import numpy as np
 
 from runner import dtype as dt, register
 from runner.dataset.column import Column
-from runner.dataset.formats import mnist
-from runner.dataset.formats.mnist import MIRROR, download_mnist
+from runner.dataset.formats import mnist_cifar
+from runner.dataset.formats.mnist_cifar import MIRROR, download_mnist
 from runner.dataset.order import SourceOrder
 from runner.dataset.pipeline import Dataset, Preprocessing
 from runner.dataset.readers.image_file import decode, read_header
 from runner.dataset.readers.split import Split, require_files
 from runner.dataset.sources import Cifar10Dataset, DigitsDataset, MnistDataset, SyntheticDataset
 from runner.dataset.transforms.transform import Transform, TypeCast
-from runner.dataset.vision.array_transforms import HWC2CHW, Normalize, Rescale, Resize
-from runner.dataset.vision.augment import crop_and_flip
+from runner.dataset.vision.array_transforms import HWC2CHW, Normalize, Rescale, Resize, crop_and_flip
 from runner.dataset.vision.image import MAX_SIDE
 from runner.errors import ConfigError
 from runner.host.json import StoredValues
@@ -118,7 +117,7 @@ class DatasetEntry(Frozen):
 
 
 def _download_mnist(folder: Path, url: str | None) -> None:
-    if any(mnist.split_files(folder, name) is None for name in mnist.PREFIXES):
+    if any(mnist_cifar.split_files(folder, name) is None for name in mnist_cifar.PREFIXES):
         download_mnist(folder, url or MIRROR)
 
 

@@ -12,17 +12,19 @@ from functools import cached_property
 import numpy as np
 
 from runner import dtype as dt
-from runner.dataset.element_types import (
+from runner.dataset.samples import (
     TEXT,
+    ListedSamples,
     OutOfRange,
     RowSource,
+    SampleColumn,
+    Shared,
     as_value,
     converted,
     narrowed,
     source_type,
     target_type,
 )
-from runner.dataset.samples import ListedSamples, SampleColumn, Shared
 from runner.dataset.transforms.transform import Affine, RandomTransform, Transform
 from runner.dataset.visits import Visits
 from runner.errors import ConfigError

@@ -19,7 +19,6 @@ import numpy as np
 from runner import ops  # noqa: F401  registers the arithmetic of the tensors that iterators return
 from runner.core.values import Tensor
 from runner.dataset.column import Column
-from runner.dataset.element_types import RowSource
 from runner.dataset.events import Conditions, DSCallback, RowEvents, row_events
 from runner.dataset.operations import (
     Batches,
@@ -62,7 +61,7 @@ from runner.dataset.prefetch import (
     worker_count,
 )
 from runner.dataset.samplers import Sampled, each_row_once, with_child
-from runner.dataset.samples import Sample, Samples, Shared
+from runner.dataset.samples import RowSource, Sample, Samples, Shared
 from runner.dataset.transforms.transform import Transform
 from runner.dataset.visits import Visits
 from runner.errors import ConfigError, known_names

@@ -17,12 +17,12 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.dataset.column import Column, labels_column, listed_column
-from runner.dataset.element_types import TEXT, as_value, target_type
-from runner.dataset.formats import cifar, digits, mnist
-from runner.dataset.formats.content import missing
+from runner.dataset.formats import digits, mnist_cifar
 from runner.dataset.formats.digits import make_images
+from runner.dataset.formats.mnist_cifar import missing
 from runner.dataset.pipeline import Dataset, refuse
 from runner.dataset.samplers import RowSelection
+from runner.dataset.samples import TEXT, as_value, target_type
 from runner.errors import ConfigError
 from runner.host.machine import require_memory
 from runner.types import TensorType
@@ -60,15 +60,15 @@ class MnistDataset(Dataset):
         selection = RowSelection(num_samples, num_parallel_workers, shuffle, num_shards, shard_id, sampler)
         folder = _folder(dataset_dir)
         flag({}, verify=verify)
-        present = [split for split in mnist.PREFIXES if mnist.has_part_of(folder, split)]
+        present = [split for split in mnist_cifar.PREFIXES if mnist_cifar.has_part_of(folder, split)]
         if usage is None and not present:
             raise missing(
                 folder,
                 "MNIST's train-* and t10k-* files, in the folder or in its train/ and test/",
-                mnist.MISSING,
+                mnist_cifar.MISSING,
             )
         splits = _splits(usage, present)
-        data = _concatenate([mnist.read_split(folder, split, verify) for split in splits], folder)
+        data = _concatenate([mnist_cifar.read_split(folder, split, verify) for split in splits], folder)
         super().__init__(*selection.apply(_labelled(data, selection)))
 
 
@@ -94,10 +94,10 @@ class Cifar10Dataset(Dataset):
         refuse(cache=cache)
         selection = RowSelection(num_samples, num_parallel_workers, shuffle, num_shards, shard_id, sampler)
         folder = _folder(dataset_dir)
-        present = [split for split in cifar.FILES if cifar.split_files(folder, split)]
+        present = [split for split in mnist_cifar.FILES if mnist_cifar.cifar_split_files(folder, split)]
         if usage is None and not present:
-            raise missing(folder, "CIFAR-10's data_batch_*.bin and test_batch.bin", cifar.MISSING)
-        data = _concatenate([cifar.read_split(folder, split) for split in _splits(usage, present)], folder)
+            raise missing(folder, "CIFAR-10's data_batch_*.bin and test_batch.bin", mnist_cifar.CIFAR_MISSING)
+        data = _concatenate([mnist_cifar.read_cifar_split(folder, split) for split in _splits(usage, present)], folder)
         super().__init__(*selection.apply(_labelled(data, selection)))
 
 

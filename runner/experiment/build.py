@@ -30,8 +30,8 @@ from runner.host.console import LOG, as_unicode
 from runner.host.json import StoredValues
 from runner.host.machine import require_memory
 from runner.nn.cell import Cell
+from runner.nn.convolution import set_impl_mode
 from runner.nn.metrics.base import AnyMetric
-from runner.nn.pooling import set_impl_mode
 from runner.nn.wrap import StepCell
 from runner.observe import dump
 from runner.train.loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager, LossScaleManager

@@ -17,7 +17,7 @@ from runner.config.compose import default_folder, with_overrides
 from runner.config.gate import path_error, path_errors, typed_values
 from runner.config.schema import RunRequest, plain
 from runner.errors import ConfigError, DataError, raise_all
-from runner.experiment import launch, output_directories, script
+from runner.experiment import launch, observers, script
 from runner.experiment.manifest import hashes, naming_code_of
 from runner.experiment.ranks.processes import processes_of
 from runner.experiment.resume import folder_and_overrides
@@ -50,10 +50,10 @@ def evaluate(folder: str | Path, lines: Sequence[str] = (), given_code: Sequence
     lines, given = _without_folder(lines)
     with naming_code_of(Path(folder), read_optional(Path(folder) / rundir.MANIFEST), "eval"):
         request = _request(Path(folder), lines, default_folder() if given is None else given)
-    output_directories.check(request.config, request.folder)
+    observers.check(request.config, request.folder)
     with stopped_by_signals(), processes_of(request.config) as ranks:
         request = replace(request, folder=rundir.claim_run(request.folder, given is not None))
-        return ranks.run(output_directories.with_directories(request, ranks.first), launch.execute_recorded)
+        return ranks.run(observers.with_directories(request, ranks.first), launch.execute_recorded)
 
 
 def saved_values(place: Path) -> dict[str, Any]:

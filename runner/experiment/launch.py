@@ -20,7 +20,7 @@ from runner.config.gate import link_errors
 from runner.config.groups.services import tracking_is_requested
 from runner.config.schema import RunRequest
 from runner.errors import RunnerError, raise_all, unexpected
-from runner.experiment import output_directories, run as experiment, tracking
+from runner.experiment import observers, run as experiment, tracking
 from runner.experiment.manifest import ConfiguredRun
 from runner.experiment.ranks.processes import on_all_ranks, processes_of, report_on_first_rank
 from runner.host import files
@@ -47,12 +47,12 @@ def run_call(call: CommandLine) -> dict[str, Any]:
     with stopped_by_signals(), processes_of(composition.config) as ranks:
         folder = Path(ranks.first(lambda: str(_claim_new(composition))))
         with composition.activate(folder) as request:
-            request = output_directories.with_directories(request, ranks.first)
+            request = observers.with_directories(request, ranks.first)
             return ranks.run(request, lambda own: _run_and_record(own, composition))
 
 
 def _claim_new(composition: Composition) -> Path:
-    output_directories.check(composition.config, composition.folder)
+    observers.check(composition.config, composition.folder)
     return rundir.claim_run(composition.folder, composition.folder_given)
 
 

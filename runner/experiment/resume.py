@@ -14,7 +14,7 @@ from runner.config.gate import path_errors, typed_values
 from runner.config.groups.services import DataParallel
 from runner.config.schema import RunRequest, plain
 from runner.errors import ConfigError, raise_all
-from runner.experiment import launch, output_directories, script, sweep
+from runner.experiment import launch, observers, script, sweep
 from runner.experiment.manifest import naming_code_of
 from runner.experiment.ranks.processes import on_all_ranks, processes_of
 from runner.host import json
@@ -60,7 +60,7 @@ def resume(
     with naming_code_of(Path(folder), json.read_optional(Path(folder) / rundir.MANIFEST)):
         request = on_all_ranks(lambda: _request(Path(folder), lines, force, given_code))
         with stopped_by_signals(), processes_of(request.config) as ranks:
-            return ranks.run(output_directories.with_directories(request, ranks.first), launch.execute_recorded)
+            return ranks.run(observers.with_directories(request, ranks.first), launch.execute_recorded)
 
 
 def _request(place: Path, lines: Sequence[str], force: bool, given_code: Sequence[str]) -> RunRequest:

@@ -14,13 +14,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from runner.dataset.formats import mnist
-from runner.dataset.formats.content import missing, stored_as
+from runner.dataset.formats import mnist_cifar
+from runner.dataset.formats.mnist_cifar import missing, stored_as
 from runner.dataset.readers.csv_types import by_all
 from runner.dataset.vision.image import jpeg
 from runner.errors import ConfigError, DataError, StorageError, known_names
 from runner.host import files
-from runner.mindspore.dataset.records import errors_of_library, library
+from runner.mindspore.dataset.sources import errors_of_library, library
 from runner.mindspore.pickles import BATCHES_10, BATCHES_100, LABELS_10, LABELS_100, Labels, read_batches
 from runner.validation.arguments import whole_number
 
@@ -339,13 +339,13 @@ class MnistToMR:
         self.source, self.destination = Path(source), str(destination)
         self.partition_number = whole_number("partition_number", partition_number, 1)
         for split in ("train", "test"):
-            if mnist.split_files(self.source, split) is None:
+            if mnist_cifar.split_files(self.source, split) is None:
                 raise missing(self.source, f"the images and labels of {split}", "name the folder with MNIST's files")
 
     def run(self) -> MSRStatus:
         """Write the files. Raises DataError for damaged ones."""
         for split in ("train", "test"):
-            images, labels = mnist.read_split(self.source, split, verify=False)
+            images, labels = mnist_cifar.read_split(self.source, split, verify=False)
             rows = (
                 {"label": int(label), "data": jpeg(image[..., 0])} for image, label in zip(images, labels, strict=True)
             )

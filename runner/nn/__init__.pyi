@@ -1,4 +1,3 @@
-from runner.mindspore.nn.convolution3d import Conv3d as Conv3d, Conv3dTranspose as Conv3dTranspose
 from runner.mindspore.nn.dynamic_lr import (
     cosine_decay_lr as cosine_decay_lr,
     exponential_decay_lr as exponential_decay_lr,
@@ -7,16 +6,6 @@ from runner.mindspore.nn.dynamic_lr import (
     piecewise_constant_lr as piecewise_constant_lr,
     polynomial_decay_lr as polynomial_decay_lr,
     warmup_lr as warmup_lr,
-)
-from runner.mindspore.nn.embedding import (
-    Embedding as Embedding,
-    EmbeddingLookup as EmbeddingLookup,
-    MultiFieldEmbeddingLookup as MultiFieldEmbeddingLookup,
-)
-from runner.mindspore.nn.gradient_cells import (
-    ForwardValueAndGrad as ForwardValueAndGrad,
-    ParameterUpdate as ParameterUpdate,
-    WithGradCell as WithGradCell,
 )
 from runner.mindspore.nn.images import (
     MSSSIM as MSSSIM,
@@ -27,6 +16,23 @@ from runner.mindspore.nn.images import (
     Pad as Pad,
     ResizeBilinear as ResizeBilinear,
     Unfold as Unfold,
+)
+from runner.mindspore.nn.layers import (
+    LSTM as LSTM,
+    Conv2dBnAct as Conv2dBnAct,
+    Conv3d as Conv3d,
+    Conv3dTranspose as Conv3dTranspose,
+    DenseBnAct as DenseBnAct,
+    Embedding as Embedding,
+    EmbeddingLookup as EmbeddingLookup,
+    ForwardValueAndGrad as ForwardValueAndGrad,
+    GroupNorm as GroupNorm,
+    InstanceNorm2d as InstanceNorm2d,
+    LSTMCell as LSTMCell,
+    MultiFieldEmbeddingLookup as MultiFieldEmbeddingLookup,
+    ParameterUpdate as ParameterUpdate,
+    TimeDistributed as TimeDistributed,
+    WithGradCell as WithGradCell,
 )
 from runner.mindspore.nn.losses import (
     CosineEmbeddingLoss as CosineEmbeddingLoss,
@@ -54,13 +60,6 @@ from runner.mindspore.nn.math import (
     Tril as Tril,
     Triu as Triu,
 )
-from runner.mindspore.nn.normalization import (
-    Conv2dBnAct as Conv2dBnAct,
-    DenseBnAct as DenseBnAct,
-    GroupNorm as GroupNorm,
-    InstanceNorm2d as InstanceNorm2d,
-)
-from runner.mindspore.nn.sequences import LSTM as LSTM, LSTMCell as LSTMCell, TimeDistributed as TimeDistributed
 from runner.nn.basic import (
     ELU as ELU,
     GELU as GELU,
@@ -90,10 +89,14 @@ from runner.nn.container import (
     SequentialCell as SequentialCell,
 )
 from runner.nn.convolution import (
+    AvgPool1d as AvgPool1d,
+    AvgPool2d as AvgPool2d,
     Conv1d as Conv1d,
     Conv1dTranspose as Conv1dTranspose,
     Conv2d as Conv2d,
     Conv2dTranspose as Conv2dTranspose,
+    MaxPool1d as MaxPool1d,
+    MaxPool2d as MaxPool2d,
 )
 from runner.nn.head import (
     freeze as freeze,
@@ -175,12 +178,6 @@ from runner.nn.optim.rules import (
     Momentum as Momentum,
     ProximalAdagrad as ProximalAdagrad,
     RMSProp as RMSProp,
-)
-from runner.nn.pooling import (
-    AvgPool1d as AvgPool1d,
-    AvgPool2d as AvgPool2d,
-    MaxPool1d as MaxPool1d,
-    MaxPool2d as MaxPool2d,
 )
 from runner.nn.schedule import (
     ConstantLR as ConstantLR,

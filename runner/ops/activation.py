@@ -15,8 +15,7 @@ from runner.core.operators import Gradient, Primitive, family, primitive
 from runner.core.precision import Needs
 from runner.core.values import Tensor, Value
 from runner.ops.array import Reshape, require
-from runner.ops.elementwise.arithmetic import Abs, Reciprocal
-from runner.ops.elementwise.base import Smooth, Unary, UnaryGrad, computed_in_blocks, in_blocks
+from runner.ops.elementwise.arithmetic import Abs, Reciprocal, Smooth, Unary, UnaryGrad, computed_in_blocks, in_blocks
 from runner.ops.elementwise.compare import Greater, Select
 from runner.ops.reduce import ReduceSum, unbroadcast
 from runner.types import Shape, TensorType

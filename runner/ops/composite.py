@@ -12,8 +12,7 @@ from runner.core.interpreter import current
 from runner.core.values import Operand, Parameter, Tensor, Value, require_writable
 from runner.errors import ConfigError, ShapeError
 from runner.host.lazy import reference_attribute
-from runner.ops.array import Cast, ExpandDims, Reshape, Transpose, require
-from runner.ops.composition import as_value
+from runner.ops.array import Cast, ExpandDims, Reshape, Transpose, as_value, require
 from runner.ops.distributions import (
     Gamma,
     Multinomial,
@@ -28,7 +27,7 @@ from runner.ops.elementwise.arithmetic import Log, Sqrt, Square
 from runner.ops.elementwise.compare import Greater, Less, Maximum, Minimum, Select
 from runner.ops.elementwise.division import without_zeros
 from runner.ops.gradient import StopGradient
-from runner.ops.indexing.sort import TopK
+from runner.ops.indexing.gather import TopK
 from runner.ops.matrices import BatchMatMul, MatMul
 from runner.ops.random import uniform as draws
 from runner.ops.reduce import BroadcastTo, ReduceSum

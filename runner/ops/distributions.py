@@ -10,8 +10,7 @@ from runner import dtype as dt
 from runner.core.operators import ComposedOperator
 from runner.core.values import Operand, Tensor, Value
 from runner.ops.activation import Softmax
-from runner.ops.array import Cast, Concat, ExpandDims, Reshape, known, require
-from runner.ops.composition import as_value, require_floats
+from runner.ops.array import Cast, Concat, ExpandDims, Reshape, as_value, known, require, require_floats
 from runner.ops.elementwise.arithmetic import Abs, Exp, Floor, Log, Pow, Sign, Sqrt
 from runner.ops.elementwise.compare import (
     Greater,
@@ -25,8 +24,7 @@ from runner.ops.elementwise.compare import (
     Select,
 )
 from runner.ops.elementwise.functions import Cos
-from runner.ops.indexing.gather import Gather
-from runner.ops.indexing.sort import Sort
+from runner.ops.indexing.gather import Gather, Sort
 from runner.ops.matrices import MatMul
 from runner.ops.random import STEP, uniform
 from runner.ops.reduce import BroadcastTo, CumSum, ReduceSum

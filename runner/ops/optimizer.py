@@ -15,7 +15,7 @@ from runner.core.operators import Primitive, family, primitive
 from runner.core.precision import Needs
 from runner.core.values import Parameter, Value
 from runner.ops.array import require
-from runner.ops.elementwise.base import in_blocks, with_rank_of
+from runner.ops.elementwise.arithmetic import in_blocks, with_rank_of
 from runner.types import TensorType
 
 

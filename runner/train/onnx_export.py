@@ -21,7 +21,7 @@ from runner.dataset.pipeline import Dataset
 from runner.errors import ConfigError
 from runner.ops.random import COUNTER, MASK, STRIDE
 from runner.train.model import Model, inference
-from runner.train.preprocessing import transformed
+from runner.train.sink import transformed
 from runner.types import TensorType
 
 if TYPE_CHECKING:

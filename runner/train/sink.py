@@ -13,7 +13,7 @@ memory until the end of a call: `EFFECT_BYTES` at most.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from typing import Any
@@ -26,13 +26,42 @@ from runner.core.interpreter import current
 from runner.core.values import Value
 from runner.dataset.pipeline import Dataset
 from runner.dataset.prefetch import prefetch_batches
+from runner.dataset.transforms.transform import Transform
 from runner.device import Device
+from runner.errors import ConfigError, RunnerError
 from runner.nn.cell import Cell
 from runner.nn.optim.optimizer import scheduled_optimizers
 from runner.nn.steps import DebugPrograms
 from runner.ops.random import COUNTER
-from runner.train.preprocessing import transformed
 from runner.types import TensorType
+
+# The transforms of a dataset in operators: inside of sinks, and of exported networks.
+
+
+def transformed(batch: Value, transforms: Sequence[Transform]) -> Value:
+    """A traced batch [B, ...] after these transforms.
+
+    Raises ConfigError, with the transform, when its `lower` fails or does not return what its `infer` says.
+    """
+    for transform in transforms:
+        sample = batch.type.with_shape(*batch.shape[1:])
+        expected = transform.infer(sample)
+        try:
+            batch = transform.lower(batch, ops)
+        except RunnerError as error:
+            raise error.add(transform=transform) from None
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise ConfigError("the operators of a transform fail", transform=transform, reason=reason) from error
+        made = batch.type if isinstance(batch, Value) else type(batch).__name__
+        if made != expected.with_shape(*batch.shape[:1], *expected.shape):
+            repair = "infer and lower have to agree"
+            rows = {"transform": transform, "made": made, "infer": expected, "repair": repair}
+            raise ConfigError("the operators of a transform give another type", **rows)
+    return batch
+
+
+# The length of a call.
 
 # How many steps of a sink one call to the device has.
 

@@ -7,8 +7,8 @@ from queue import Queue
 import numpy as np
 import pytest
 
-from runner.communication import ordered_sum as module
-from runner.communication.ordered_sum import Scratch, grid, ordered_sum, segments
+from runner.communication import world as module
+from runner.communication.world import Scratch, grid, ordered_sum, segments
 
 
 class Rank:

@@ -12,7 +12,7 @@ from runner import nn
 from runner.compile import tuning as search, tuning as trial
 from runner.compile.passes import PASSES, optimize
 from runner.compile.passes.in_parts import in_parts
-from runner.compile.passes.layout import forms_of, signature
+from runner.compile.passes.order import forms_of, signature
 from runner.compile.tuning import PairedTiming, Trial, TuningResult, TuningSearch, results_agree
 from runner.core.graph import Graph
 from runner.core.precision import Needs

@@ -13,7 +13,7 @@ from runner.core.operators import REGISTRY
 from runner.core.recorder import Recorder
 from runner.core.values import ORDER, Symbol, common_dtype
 from runner.errors import ConfigError, ShapeError
-from runner.ops.elementwise.base import Binary
+from runner.ops.elementwise.arithmetic import Binary
 
 # The element type of x + y in MindSpore 2.10, for each pair of these in this order, and of x + True, x + 2, x + 1.5.
 NAMES = ["bool_", "int8", "uint8", "int16", "int32", "int64", "float16", "float32", "float64"]

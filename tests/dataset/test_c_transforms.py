@@ -17,7 +17,7 @@ from runner.dataset.transforms.c_transforms import OneHot
 from runner.dataset.vision import Border, ImageBatchFormat, Inter, c_transforms as CV
 from runner.dataset.visits import Visits
 from runner.errors import ConfigError, DataError
-from runner.mindspore.vision import color
+from runner.mindspore.vision import kernels
 from runner.types import TensorType
 
 REFERENCE = json.loads((Path(__file__).parent / "mindspore_images.json").read_text())
@@ -41,7 +41,7 @@ DETERMINISTIC = {
     **{f"sharpness {f}": CV.RandomSharpness((f, f)) for f in (0.3, 1.7)},
     **{f"hue {f}": CV.RandomColorAdjust(hue=(f, f)) for f in (-0.2, 0.33)},
     "posterize 3": CV.RandomPosterize(3),
-    "solarize 90 200": lambda image: color.solarize(image, 90, 200),
+    "solarize 90 200": lambda image: kernels.solarize(image, 90, 200),
     "solarize 128 128": CV.RandomSolarize((128, 128)),
     "equalize": CV.Equalize(),
     "auto contrast 0": CV.AutoContrast(),

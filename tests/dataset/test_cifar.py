@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from runner.dataset.formats.cifar import read_records, read_split
+from runner.dataset.formats.mnist_cifar import read_cifar_split, read_records
 from runner.dataset.vision.c_transforms import HWC2CHW
 from runner.errors import DataError
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_pixels_lie_where_they_belong(write_cifar, suffix: str) -> None:
-    images, labels = read_split(write_cifar(f"test_batch.bin{suffix}"), "test")
+    images, labels = read_cifar_split(write_cifar(f"test_batch.bin{suffix}"), "test")
     assert (images.shape, images.dtype, labels.dtype) == ((5, 32, 32, 3), np.uint8, np.int32)
     assert labels.tolist() == [0, 1, 2, 3, 4]
     for record, row, column, channel in ((0, 0, 0, 0), (4, 31, 7, 2), (2, 9, 30, 1)):
@@ -21,7 +21,7 @@ def test_pixels_lie_where_they_belong(write_cifar, suffix: str) -> None:
 
 
 def test_channels_first_costs_no_copy(write_cifar) -> None:
-    images, _ = read_split(write_cifar(), "train")
+    images, _ = read_cifar_split(write_cifar(), "train")
     turned = HWC2CHW()(images)
     assert np.shares_memory(turned, images)
     assert turned.flags.c_contiguous
@@ -30,7 +30,7 @@ def test_channels_first_costs_no_copy(write_cifar) -> None:
 def test_training_files_are_joined_in_order(write_cifar) -> None:
     write_cifar("data_batch_4.bin", 2)
     folder = write_cifar("data_batch_2.bin.gz", 3)
-    assert read_split(folder, "train")[1].tolist() == [0, 1, 2, 0, 1]
+    assert read_cifar_split(folder, "train")[1].tolist() == [0, 1, 2, 0, 1]
 
 
 def test_every_truncation_into_a_record_is_refused(write_cifar) -> None:
@@ -71,14 +71,14 @@ def test_a_label_that_is_no_class_names_its_record(write_cifar) -> None:
 def test_a_missing_file_says_what_is_there(write_cifar) -> None:
     folder = write_cifar("test_batch.bin")
     with pytest.raises(DataError) as caught:
-        read_split(folder, "train")
+        read_cifar_split(folder, "train")
     assert caught.value.rows["found"] == "test_batch.bin"
     assert "data_batch_1.bin[.gz]" in caught.value.rows["expected"]
     assert "dataset.data_dir" in caught.value.rows["repair"]
 
 
 def test_the_real_cifar10(real_cifar10: Path) -> None:
-    images, labels = read_split(real_cifar10, "test")
+    images, labels = read_cifar_split(real_cifar10, "test")
     assert images.shape == (10000, 32, 32, 3)
     assert np.bincount(labels).tolist() == [1000] * 10
     means = images.reshape(-1, 3).mean(axis=0) / 255

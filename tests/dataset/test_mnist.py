@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runner.dataset.formats import mnist
-from runner.dataset.formats.mnist import PublishedFile, read_idx, read_split
+from runner.dataset.formats import mnist_cifar
+from runner.dataset.formats.mnist_cifar import PublishedFile, read_idx, read_split
 from runner.errors import DataError
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (3, 4, 5), dtype=np.uint8)
@@ -160,7 +160,7 @@ def test_a_file_of_the_published_shape_must_be_the_published_one(
     path = tmp_path / f"train-images-idx3-ubyte{suffix}"
     published = PublishedFile((3, 4, 5), hashlib.sha256(PLAIN).hexdigest())
     assert published.size == len(PLAIN)
-    monkeypatch.setitem(mnist.PUBLISHED, "train-images-idx3-ubyte", published)
+    monkeypatch.setitem(mnist_cifar.PUBLISHED, "train-images-idx3-ubyte", published)
     assert refused(path, gzip.compress(PLAIN) if suffix else PLAIN) is None
     flipped = bytearray(PLAIN)
     flipped[40] ^= 1  # one pixel, by one grey level

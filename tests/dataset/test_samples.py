@@ -7,7 +7,7 @@ from tables import table
 import runner.dataset as ds
 import runner.dataset.transforms.c_transforms as CT
 from runner import dtype as dt
-from runner.dataset import element_types, sources
+from runner.dataset import samples, sources
 from runner.errors import ConfigError
 from runner.host import machine
 from runner.host.machine import CERTAIN_BYTES
@@ -73,11 +73,11 @@ def test_arrays_that_fit_are_not_copied(tmp_path):
 @table("part", [1, 24, 10_000])
 def test_parts_of_any_size_are_converted_alike(part):
     values = np.arange(60.0).reshape(20, 3) / 7
-    before, element_types.BYTES = element_types.BYTES, part
+    before, samples.BYTES = samples.BYTES, part
     try:
-        made = element_types.narrowed("x", values[::-2])
+        made = samples.narrowed("x", values[::-2])
     finally:
-        element_types.BYTES = before
+        samples.BYTES = before
     assert made.tobytes() == values[::-2].astype(np.float32).tobytes()
 
 

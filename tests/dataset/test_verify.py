@@ -11,7 +11,7 @@ import runner
 from runner.config.compose import CommandLine, compose
 from runner.config.groups.entries import DATASETS
 from runner.dataset import MnistDataset, open_dataset
-from runner.dataset.formats import mnist
+from runner.dataset.formats import mnist_cifar
 from runner.errors import DataError
 from runner.experiment.resume import resume
 
@@ -25,7 +25,7 @@ def other_images(request, write_mnist, idx_bytes, monkeypatch: pytest.MonkeyPatc
         folder: Path = write_mnist(prefix, count, side=8, zipped=request.param == "gzip")
         for name, shape in ((f"{prefix}-images-idx3-ubyte", (count, 8, 8)), (f"{prefix}-labels-idx1-ubyte", (count,))):
             published = hashlib.sha256(idx_bytes(np.zeros(shape))).hexdigest()
-            monkeypatch.setitem(mnist.PUBLISHED, name, mnist.PublishedFile(shape, published))
+            monkeypatch.setitem(mnist_cifar.PUBLISHED, name, mnist_cifar.PublishedFile(shape, published))
     return folder
 
 

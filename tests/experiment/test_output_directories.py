@@ -19,7 +19,7 @@ import runner
 from runner.cli import run_command
 from runner.config.command_line import CommandLine
 from runner.errors import BusyError, TrainingError
-from runner.experiment import output_directories
+from runner.experiment import observers
 from runner.experiment.resume import resume
 from runner.experiment.sweep import sweep
 from runner.host import files
@@ -265,7 +265,7 @@ def test_two_runs_of_ge_in_one_second_have_two_folders(place, monkeypatch):
         def now(cls, tz=None):
             return datetime(2026, 1, 2, 23, 59, 59)
 
-    monkeypatch.setattr(output_directories, "datetime", Frozen)
+    monkeypatch.setattr(observers, "datetime", Frozen)
     for name in ("first", "second"):
         run(name, "dump=ge", "dump.dump_path=given", "dump.dump_step='0'")
     assert sorted(os.listdir(place / "given")) == ["20260102235959", "20260103000000"]

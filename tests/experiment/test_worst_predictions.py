@@ -13,7 +13,7 @@ import runner.dataset as ds
 from runner import Model, context, nn
 from runner.dataset import open_dataset
 from runner.dataset.column import Column
-from runner.dataset.element_types import RowSource
+from runner.dataset.samples import RowSource
 from runner.dataset.transforms.transform import Transform
 from runner.errors import StorageError
 from runner.experiment.results import Predictions, WorstPredictions, thumbnails

@@ -38,7 +38,7 @@ from unusual import (
 
 from runner import ops
 from runner.core.operators import REGISTRY, ComposedOperator, Effect, Primitive
-from runner.ops.elementwise.base import Unary
+from runner.ops.elementwise.arithmetic import Unary
 from runner.types import TensorType
 
 

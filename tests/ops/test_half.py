@@ -11,7 +11,7 @@ from samples import SAMPLES, WIDE
 from tables import check_rows
 
 from runner.compile.onnx.lower import lower
-from runner.compile.passes.layout import layout
+from runner.compile.passes.order import layout
 from runner.compile.session import Session
 from runner.core.operators import Primitive
 from runner.core.trace import trace

@@ -13,7 +13,7 @@ from runner.core.values import Tensor
 from runner.device import Device
 from runner.errors import ShapeError
 from runner.experiment import build
-from runner.nn.pooling import set_impl_mode
+from runner.nn.convolution import set_impl_mode
 from runner.types import TensorType
 
 CPU = Device("CPU", threads=1)

@@ -23,7 +23,7 @@ from dump_files import asynchronous, npy, step, sync
 
 from runner import cli
 from runner.compile import tuning
-from runner.dataset.formats import cifar, digits, mnist
+from runner.dataset.formats import digits, mnist_cifar
 from runner.device import Tuning
 from runner.errors import RunnerError
 from runner.experiment import resume
@@ -88,7 +88,7 @@ def write(folder: Path, run: Path) -> None:
 
 def _write_data(folder: Path, draw: np.random.Generator) -> None:
     images, labels = draw.integers(0, 256, (20, 6, 5), np.uint8), draw.integers(0, 10, 20).astype(np.uint8)
-    records = draw.integers(0, 10, (2, cifar.RECORD)).astype(np.uint8)
+    records = draw.integers(0, 10, (2, mnist_cifar.RECORD)).astype(np.uint8)
     files = {
         "train-images-idx3-ubyte": struct.pack(">4B3I", 0, 0, 8, 3, *images.shape) + images.tobytes(),
         "train-labels-idx1-ubyte": struct.pack(">4BI", 0, 0, 8, 1, 20) + labels.tobytes(),
@@ -109,7 +109,9 @@ def samples(folder: Path, run: Path) -> dict[str, Sample]:
             file = next((folder / kind).glob(f"{name}*"))
             found[f"{kind} {name}"] = Sample(file, partial(_idx, folder / kind), kind == "gzip")
         file = next((folder / kind).glob("test_batch*"))
-        found[f"{kind} CIFAR"] = Sample(file, partial(cifar.read_split, folder / kind, "test"), kind == "gzip")
+        found[f"{kind} CIFAR"] = Sample(
+            file, partial(mnist_cifar.read_cifar_split, folder / kind, "test"), kind == "gzip"
+        )
     path = folder / "digits.bin.gz"
     found["digits"] = Sample(path, partial(digits.read_digits.__wrapped__, path), True)
     for name in ("checked", "plain"):
@@ -189,7 +191,7 @@ def _command(*words: str) -> int:
 
 
 def _idx(folder: Path) -> object:
-    return mnist.read_split(folder, "train", verify=False)
+    return mnist_cifar.read_split(folder, "train", verify=False)
 
 
 def _weights(path: Path) -> object:

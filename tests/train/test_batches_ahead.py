@@ -127,7 +127,7 @@ def test_an_error_while_a_batch_is_prepared_ends_the_training_with_its_text(monk
         raise ArithmeticError(f"no image for rows {visits.rows[:2].tolist()}")
 
     data = dataset()
-    monkeypatch.setattr("runner.dataset.vision.augment.RandomHorizontalFlip.apply", broken)
+    monkeypatch.setattr("runner.dataset.vision.array_transforms.RandomHorizontalFlip.apply", broken)
     trained = model(context.PYNATIVE_MODE)
     first = data.batches(0)[0][:2].tolist()
     with pytest.raises(ArithmeticError) as caught:

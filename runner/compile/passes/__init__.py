@@ -5,8 +5,7 @@ from dataclasses import replace
 
 from runner.compile.onnx.describe import locate_errors
 from runner.compile.passes.in_parts import in_parts_by
-from runner.compile.passes.layout import layout_for
-from runner.compile.passes.order import pool_first, soon
+from runner.compile.passes.order import layout_for, pool_first, soon
 from runner.compile.passes.simplify import cse, dce, fold, freeze, merge
 from runner.core.graph import NO_GRAPHS, Graph, GraphObserver, Pass, verify
 from runner.core.operators import Node

@@ -2,19 +2,71 @@
 
 Convolutions, pools and what is between them compute every image separately. With 256 images each of their values is
 larger than the cache, so every operator waits for memory; with 32 it reads what the operator before it has left there.
-The operators of a part are nodes of their own, with the full names of the operators. Sums over the batch, such as the
-gradients of filters, are added part by part, so their last digits differ from those of the whole batch.
+First the two operators that only such graphs have: they split a value into parts and join them again; then the pass.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import ClassVar
 
-from runner.core.batch_parts import JoinBatch, SplitBatch
+import numpy as np
+
 from runner.core.graph import Graph, Pass, as_symbol
-from runner.core.operators import BatchRule, Node, Primitive
+from runner.core.lowering import LAST, Builder, Form
+from runner.core.operators import BatchRule, Node, Primitive, graph_operator
 from runner.core.values import Symbol, Value, syntax
 from runner.device import UNTUNED, Tuning
+from runner.types import TensorType
+
+
+@graph_operator
+class SplitBatch(Primitive):
+    """`count` equal parts of a value (N, ...) along its first axis."""
+
+    computes: ClassVar = False
+
+    count: int = 1
+
+    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
+        return (x.with_shape(x.shape[0] // self.count, *x.shape[1:]),) * self.count
+
+    def kernel(self, x: np.ndarray) -> tuple[np.ndarray, ...]:
+        return tuple(np.split(x, self.count))
+
+    def lower(self, b: Builder, x: str) -> tuple[str, ...]:
+        return b.nodes("Split", (x,), self.count, axis=0, num_outputs=self.count)
+
+    def forms(self, x: TensorType) -> Sequence[Form]:
+        return Form("plain", self.lower), Form("last", self._lower_last, (LAST,), (LAST,) * self.count)
+
+    def _lower_last(self, b: Builder, x: str) -> tuple[str, ...]:
+        return b.nodes("Split", (x,), self.count, axis=-1, num_outputs=self.count)
+
+
+@graph_operator
+class JoinBatch(Primitive):
+    """Parts (n, ...) of a batch, one after the other along their first axis."""
+
+    computes: ClassVar = False
+
+    def infer(self, *parts: TensorType) -> TensorType:
+        return parts[0].with_shape(sum(part.shape[0] for part in parts), *parts[0].shape[1:])
+
+    def kernel(self, *parts: np.ndarray) -> np.ndarray:
+        return np.concatenate(parts)
+
+    def lower(self, b: Builder, *parts: str) -> str:
+        return b.node("Concat", parts, axis=0)
+
+    def forms(self, *parts: TensorType) -> Sequence[Form]:
+        return Form("plain", self.lower), Form("last", self._lower_last, (LAST,) * len(parts), (LAST,))
+
+    def _lower_last(self, b: Builder, *parts: str) -> str:
+        return b.node("Concat", parts, axis=-1)
+
+
+# The pass.
 
 CACHE_BYTES = 2 << 20  # of operands and results of one operator: 32 images of LeNet-5, 0.93 of the time with 64
 LARGE_BYTES = 1 << 20  # of an operator that is split when others do not fit the cache

@@ -18,8 +18,7 @@ from numpy.lib import format as npy_format
 
 from runner import dtype as dt, register
 from runner.dataset.column import CACHED_BYTES, Column
-from runner.dataset.element_types import RowSource, source_type
-from runner.dataset.formats.content import missing
+from runner.dataset.formats.mnist_cifar import missing
 from runner.dataset.order import SourceOrder
 from runner.dataset.pipeline import Dataset, Preprocessing
 from runner.dataset.readers.split import (
@@ -35,6 +34,7 @@ from runner.dataset.readers.split import (
     one_way_to_split,
     require_files,
 )
+from runner.dataset.samples import RowSource, source_type
 from runner.dataset.transforms.transform import Transform, TypeCast
 from runner.dataset.vision.array_transforms import Rescale
 from runner.errors import ConfigError, DataError, RunnerError, known_names

@@ -14,7 +14,7 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.dataset.column import CACHED_BYTES
-from runner.dataset.element_types import RowSource
+from runner.dataset.samples import RowSource
 from runner.dataset.vision.image import FORMATS, MAX_PIXELS, PillowImage, in_bytes, pillow
 from runner.errors import DataError, RunnerError
 from runner.host import files

@@ -13,7 +13,7 @@ import numpy as np
 
 from runner import register
 from runner.dataset.column import Column
-from runner.dataset.formats.content import missing
+from runner.dataset.formats.mnist_cifar import missing
 from runner.dataset.order import SourceOrder
 from runner.dataset.pipeline import Dataset, Preprocessing
 from runner.dataset.readers.image_file import SUFFIXES, ImageFiles, mean_and_deviation, read_header
@@ -32,8 +32,7 @@ from runner.dataset.readers.split import (
     used_rows,
 )
 from runner.dataset.transforms.transform import Transform
-from runner.dataset.vision.array_transforms import HWC2CHW, Normalize, Rescale
-from runner.dataset.vision.augment import crop_and_flip
+from runner.dataset.vision.array_transforms import HWC2CHW, Normalize, Rescale, crop_and_flip
 from runner.dataset.vision.image import MAX_SIDE
 from runner.errors import ConfigError, DataError, nearest, some
 from runner.host import files

@@ -26,7 +26,7 @@ from runner.config.gate import path_errors
 from runner.config.groups import search
 from runner.config.schema import RunRequest, plain
 from runner.errors import ConfigError, RunnerError, raise_all
-from runner.experiment import launch, manifest, output_directories
+from runner.experiment import launch, manifest, observers
 from runner.experiment.manifest import refuse_other
 from runner.experiment.sweep import journal
 from runner.experiment.sweep.journal import Jobs, Outcome, SweepState, settle, varying
@@ -71,7 +71,7 @@ class Job:
                     raise wrong
                 refuse_other("the code of the job is not that of its sweep", self.code)
                 sweep_temporaries(request.folder)
-                request = replace(request, directories=output_directories.claim(request, self.sweep, number))
+                request = replace(request, directories=observers.claim(request, self.sweep, number))
                 summary = launch.execute(request)
         except RunnerError as error:
             return self.failed(number, request.folder, error)

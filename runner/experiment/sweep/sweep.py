@@ -12,7 +12,7 @@ from runner.config.command_line import CommandLine
 from runner.config.gate import link_errors
 from runner.config.groups import search as search_space
 from runner.errors import ConfigError, RunnerError, raise_all
-from runner.experiment import manifest, output_directories
+from runner.experiment import manifest, observers
 from runner.experiment.manifest import config_hash, relevant_versions
 from runner.experiment.sweep import journal
 from runner.experiment.sweep.controller import DIED, SweepController, key_of, show
@@ -73,7 +73,7 @@ def start(call: CommandLine) -> list[Outcome]:
     signal stopped the sweep.
     """
     sweep_plan = plan(call)
-    output_directories.check(sweep_plan.config, sweep_plan.folder)
+    observers.check(sweep_plan.config, sweep_plan.folder)
     with stopped_by_signals():
         folder = rundir.claim_run(sweep_plan.folder, sweep_plan.folder_given)
         with files.locked(folder / rundir.LOCK):

@@ -5,7 +5,6 @@ from runner.importer.rules import (
     convolution as convolution,
     elementwise as elementwise,
     indexing as indexing,
-    normalization as normalization,
     products as products,
     recurrent as recurrent,
     reductions as reductions,

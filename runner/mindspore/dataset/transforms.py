@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from runner import dtype as dt
-from runner.dataset.element_types import TEXT, as_value
+from runner.dataset.samples import TEXT, as_value
 from runner.dataset.transforms.transform import (
     RandomSampleTransform,
     SampleTransform,

@@ -10,8 +10,7 @@ from runner.core.values import Tensor, Value
 from runner.errors import ConfigError
 from runner.nn.cell import Cell
 from runner.nn.container import CellList
-from runner.nn.convolution import Conv2d
-from runner.nn.pooling import AvgPool2d
+from runner.nn.convolution import AvgPool2d, Conv2d
 from runner.ops.array import require
 from runner.ops.convolution.windows import Pair, Windows
 from runner.types import Shape, TensorType

@@ -11,15 +11,7 @@ from typing import Any
 from runner import dtype as dt
 from runner.core.values import Value
 from runner.errors import ShapeError
-from runner.mindspore.numpy.arrays import where
-from runner.mindspore.numpy.conversion import (
-    cast,
-    in_floats,
-    nan,
-    promote_types,
-    promoted,
-    tensor,
-)
+from runner.mindspore.numpy.arrays import cast, in_floats, nan, promote_types, promoted, tensor, where
 from runner.mindspore.ops.reductions import ReduceAny
 from runner.ops.activation import Tanh
 from runner.ops.elementwise.arithmetic import (

@@ -6,15 +6,20 @@ from typing import Any
 from runner import dtype as dt
 from runner.core.values import Value
 from runner.errors import ShapeError
-from runner.mindspore.numpy.arrays import broadcast_to, concatenate, expand_dims, flip, moveaxis, where
-from runner.mindspore.numpy.conversion import (
+from runner.mindspore.numpy.arrays import (
     Axis,
     axes_of,
+    broadcast_to,
     cast,
+    concatenate,
     element_type,
+    expand_dims,
+    flip,
     in_floats,
+    moveaxis,
     promoted,
     tensor,
+    where,
 )
 from runner.mindspore.numpy.elementwise import isnan
 from runner.ops import composite

@@ -13,8 +13,7 @@ from runner.core.operators import ComposedOperator, Gradient, Primitive, family,
 from runner.core.precision import Needs
 from runner.core.values import Tensor, Value
 from runner.errors import ConfigError
-from runner.ops.array import Cast, ExpandDims, Reshape, Transpose, require
-from runner.ops.composition import as_value, as_written, require_parameter
+from runner.ops.array import Cast, ExpandDims, Reshape, Transpose, as_value, as_written, require, require_parameter
 from runner.ops.elementwise.compare import Equal, GreaterEqual, Less, LogicalAnd, Select
 from runner.ops.indexing.gather import Gather, UnsortedSegmentSum
 from runner.ops.indexing.scatter import ScatterReduce

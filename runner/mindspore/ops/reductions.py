@@ -9,8 +9,7 @@ from runner import dtype as dt
 from runner.core.lowering import Builder
 from runner.core.operators import ComposedOperator, primitive
 from runner.core.values import Value
-from runner.ops.array import Cast, ExpandDims, Squeeze, require
-from runner.ops.composition import as_tensors, as_value
+from runner.ops.array import Cast, ExpandDims, Squeeze, as_tensors, as_value, require
 from runner.ops.elementwise.arithmetic import Add, Square
 from runner.ops.elementwise.compare import Equal, Greater, IsFinite, LogicalAnd
 from runner.ops.indexing.gather import GatherD, OneHot

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from runner.core.interpreter import current, is_nested
 from runner.core.operators import ComposedOperator
 from runner.core.values import Tensor, Value, syntax
-from runner.ops.composition import require_parameter
+from runner.ops.array import require_parameter
 from runner.ops.elementwise.arithmetic import Abs, Exp, Pow, Sign, Sqrt, Square
 from runner.ops.elementwise.compare import Greater, Maximum, Select
 

@@ -33,8 +33,8 @@ from runner.dataset.vision.image import (
 )
 from runner.dataset.visits import Draws, draws_of_call
 from runner.errors import ConfigError
-from runner.mindspore.vision import color
-from runner.mindspore.vision.warp import affine, rotation, warp
+from runner.mindspore.vision import kernels
+from runner.mindspore.vision.kernels import affine, rotation, warp
 from runner.validation.arguments import above, as_list, finite_number, flag, whole_number
 
 LARGEST_FACTOR = float(1 << 24)
@@ -56,14 +56,14 @@ class AutoContrast(ImageTransform):
         self.ignore = [whole_number("ignore", value, 0, 255) for value in values]
 
     def image(self, image: np.ndarray, draws: Draws) -> np.ndarray:
-        return color.auto_contrast(image, self.cutoff, self.ignore)
+        return kernels.auto_contrast(image, self.cutoff, self.ignore)
 
 
 class Equalize(ImageTransform):
     """The values of each channel replaced so that their distribution is as even as possible."""
 
     def image(self, image: np.ndarray, draws: Draws) -> np.ndarray:
-        return color.equalize(image)
+        return kernels.equalize(image)
 
 
 class Invert(ImageTransform):
@@ -84,7 +84,7 @@ class RandomColor(RandomImageSample):
         self.degrees = range_of("degrees", degrees, 0.0, LARGEST_FACTOR)
 
     def image(self, image: np.ndarray, draws: Draws) -> np.ndarray:
-        return color.saturation(image, draws.uniform(*self.degrees))
+        return kernels.saturation(image, draws.uniform(*self.degrees))
 
 
 class RandomSharpness(RandomImageSample):
@@ -94,7 +94,7 @@ class RandomSharpness(RandomImageSample):
         self.degrees = range_of("degrees", degrees, 0.0, LARGEST_FACTOR)
 
     def image(self, image: np.ndarray, draws: Draws) -> np.ndarray:
-        return color.sharpness(image, draws.uniform(*self.degrees))
+        return kernels.sharpness(image, draws.uniform(*self.degrees))
 
 
 class RandomPosterize(RandomImageSample):
@@ -106,7 +106,7 @@ class RandomPosterize(RandomImageSample):
         self.bits = (int(low), int(high))
 
     def image(self, image: np.ndarray, draws: Draws) -> np.ndarray:
-        return color.posterize(image, draws.integer(*self.bits))
+        return kernels.posterize(image, draws.integer(*self.bits))
 
 
 class RandomSolarize(RandomImageSample):
@@ -120,7 +120,7 @@ class RandomSolarize(RandomImageSample):
 
     def image(self, image: np.ndarray, draws: Draws) -> np.ndarray:
         low, high = sorted(draws.integer(*self.threshold) for _ in range(2))
-        return color.solarize(image, low, high)
+        return kernels.solarize(image, low, high)
 
 
 class RandomColorAdjust(RandomImageSample):
@@ -144,10 +144,10 @@ class RandomColorAdjust(RandomImageSample):
 
     def image(self, image: np.ndarray, draws: Draws) -> np.ndarray:
         changes = [
-            (color.brightness, draws.uniform(*self.brightness), 1.0),
-            (color.contrast, draws.uniform(*self.contrast), 1.0),
-            (color.saturation, draws.uniform(*self.saturation), 1.0),
-            (color.hue, draws.uniform(*self.hue), 0.0),
+            (kernels.brightness, draws.uniform(*self.brightness), 1.0),
+            (kernels.contrast, draws.uniform(*self.contrast), 1.0),
+            (kernels.saturation, draws.uniform(*self.saturation), 1.0),
+            (kernels.hue, draws.uniform(*self.hue), 0.0),
         ]
         for change, amount, neutral in draws.order(changes):
             image = image if amount == neutral else change(image, amount)

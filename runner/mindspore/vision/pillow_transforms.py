@@ -39,7 +39,7 @@ from runner.dataset.vision.image import (
 )
 from runner.dataset.visits import Draws, draws_of_call
 from runner.errors import ConfigError
-from runner.mindspore.vision import color
+from runner.mindspore.vision import kernels
 from runner.mindspore.vision.array_transforms import (
     ATTEMPTS,
     DEFAULT_RATIO,
@@ -380,7 +380,7 @@ class RgbToHsv(SampleTransform):
 
     def one(self, value: Any, draws: Draws) -> np.ndarray:
         """The same shape and float type; Float64 for integers. Hues are in parts of a turn."""
-        return _by_channels(self, value, self.is_hwc, color.from_rgb)
+        return _by_channels(self, value, self.is_hwc, kernels.from_rgb)
 
 
 class HsvToRgb(SampleTransform):
@@ -391,7 +391,7 @@ class HsvToRgb(SampleTransform):
         self.is_hwc = is_hwc
 
     def one(self, value: Any, draws: Draws) -> np.ndarray:
-        return _by_channels(self, value, self.is_hwc, color.to_rgb)
+        return _by_channels(self, value, self.is_hwc, kernels.to_rgb)
 
 
 class MixUp:

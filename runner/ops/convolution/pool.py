@@ -19,7 +19,7 @@ from runner.core.values import Tensor, Value
 from runner.host.threads import compute_parts, slices
 from runner.ops.array import Pad, Stack, require, require_nchw
 from runner.ops.convolution.windows import PAD_MODES, Pair, Quad, Windows, batch_first, batch_last, counts, pair, quad
-from runner.ops.elementwise.base import ELEMENT_FLOPS
+from runner.ops.elementwise.arithmetic import ELEMENT_FLOPS
 from runner.ops.indexing.gather import Gather
 from runner.ops.indexing.slices import StridedSlice
 from runner.ops.reduce import Argmax, is_nan, nan_where

@@ -10,7 +10,7 @@ from runner.core.lowering import Builder, Form, elementwise_forms
 from runner.core.operators import Gradient, Primitive, primitive
 from runner.core.values import Tensor, Value
 from runner.ops.array import Cast, require
-from runner.ops.elementwise.base import Binary, Unary, broadcast_forms
+from runner.ops.elementwise.arithmetic import Binary, Unary, broadcast_forms
 from runner.ops.reduce import unbroadcast
 from runner.types import TensorType, broadcast
 

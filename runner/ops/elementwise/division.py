@@ -12,8 +12,7 @@ from runner.core.lowering import Builder
 from runner.core.operators import Gradient, primitive
 from runner.core.precision import Needs
 from runner.core.values import Tensor, Value
-from runner.ops.elementwise.arithmetic import Log, RealDiv, nonzero
-from runner.ops.elementwise.base import Binary, Slope, SmoothBinary, with_rank_of
+from runner.ops.elementwise.arithmetic import Binary, Log, RealDiv, Slope, SmoothBinary, nonzero, with_rank_of
 from runner.ops.elementwise.compare import Select
 from runner.ops.reduce import unbroadcast
 

@@ -14,8 +14,7 @@ from runner.core.lowering import Builder
 from runner.core.operators import Gradient, primitive
 from runner.core.precision import Needs
 from runner.core.values import Value
-from runner.ops.elementwise.arithmetic import Exp, Reciprocal, Rsqrt, Sqrt
-from runner.ops.elementwise.base import Slope, Smooth, SmoothBinary, Unary
+from runner.ops.elementwise.arithmetic import Exp, Reciprocal, Rsqrt, Slope, Smooth, SmoothBinary, Sqrt, Unary
 
 # Trigonometric and hyperbolic functions, and their inverses.
 

@@ -11,8 +11,8 @@ from runner.core.lowering import Builder
 from runner.core.operators import Gradient, Primitive, primitive
 from runner.core.values import Value
 from runner.errors import ConfigError
+from runner.ops.arrangement import ZerosLike
 from runner.ops.array import require
-from runner.ops.creation import ZerosLike
 from runner.ops.indexing.gather import GatherNd, as_index, block_shape
 from runner.types import TensorType
 

@@ -8,8 +8,8 @@ from tables import table
 
 from runner import Tensor, dtype, nn, ops, set_seed
 from runner.compile.export import export_step
-from runner.compile.onnx.opset import with_opset
-from runner.compile.onnx.scan import repeat_step
+from runner.compile.onnx.lower import repeat_step
+from runner.compile.onnx.model import with_opset
 from runner.errors import ConfigError
 from runner.nn.steps import EagerStep
 from runner.types import TensorType

@@ -12,8 +12,7 @@ from training_steps import lenet, resnet, results, training_step
 
 from runner import nn, ops
 from runner.compile.passes import PASSES, default_passes, device_passes, optimize
-from runner.compile.passes.in_parts import in_parts, in_parts_by
-from runner.core.batch_parts import JoinBatch, SplitBatch
+from runner.compile.passes.in_parts import JoinBatch, SplitBatch, in_parts, in_parts_by
 from runner.core.graph import Graph, verify
 from runner.core.operators import infer
 from runner.core.trace import trace

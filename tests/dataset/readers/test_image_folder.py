@@ -10,9 +10,9 @@ from PIL import Image
 from tables import table
 
 import runner.dataset as ds
-from runner.dataset.element_types import RowSource
 from runner.dataset.readers import image_file
 from runner.dataset.readers.image_file import ImageFiles
+from runner.dataset.samples import RowSource
 from runner.dataset.stages import stages
 from runner.errors import ConfigError, DataError, RunnerError
 

@@ -11,8 +11,8 @@ from damage import damaged
 from tables import table
 
 import runner.dataset as ds
-from runner.dataset.element_types import RowSource
 from runner.dataset.readers import arrays as npy_content, arrays as npz_arrays
+from runner.dataset.samples import RowSource
 from runner.errors import ConfigError, DataError, RunnerError
 
 RNG = np.random.default_rng(5)

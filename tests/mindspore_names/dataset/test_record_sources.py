@@ -14,7 +14,7 @@ from runner.mindrecord import FileWriter
 import runner
 import runner.dataset as ds
 from runner.errors import ConfigError, DataError
-from runner.mindspore.dataset import records
+from runner.mindspore.dataset import sources
 
 needs_library = pytest.mark.skipif(find_spec("mindspore") is None, reason="the extra mindrecord is not installed")
 ROWS = 10
@@ -163,7 +163,7 @@ def test_a_missing_file():
 
 def test_without_the_package_the_error_has_the_installation(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "mindspore", None)
-    records.library.cache_clear()
+    sources.library.cache_clear()
     (tmp_path / "examples").write_bytes(tf_record(EXAMPLES))
     try:
         with pytest.raises(ConfigError, match=r'(?s)need the package mindspore.*pip install "runner-ml\[mindrecord\]"'):
@@ -171,7 +171,7 @@ def test_without_the_package_the_error_has_the_installation(tmp_path, monkeypatc
         with pytest.raises(ConfigError, match="need the package mindspore"):
             FileWriter(str(tmp_path / "new"))
     finally:
-        records.library.cache_clear()
+        sources.library.cache_clear()
 
 
 def test_only_a_file_of_records_imports_the_package():

@@ -10,8 +10,7 @@ from step_graphs import step_graph, tiny_graph
 import runner.observe.graph
 from runner import dtype as dt, nn, ops
 from runner.compile.onnx.describe import describe_model
-from runner.compile.onnx.lower import lower
-from runner.compile.onnx.scan import lower_sunk
+from runner.compile.onnx.lower import lower, lower_sunk
 from runner.compile.passes import PASSES, default_passes, optimize
 from runner.core.trace import trace
 from runner.core.values import Value

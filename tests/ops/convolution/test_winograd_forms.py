@@ -10,7 +10,7 @@ from tables import check_rows
 from runner import ops
 from runner.compile.onnx.lower import lower
 from runner.compile.passes import PASSES, default_passes, optimize
-from runner.compile.passes.layout import layout_for
+from runner.compile.passes.order import layout_for
 from runner.core.operators import Primitive
 from runner.core.trace import trace
 from runner.core.values import Value

@@ -5,7 +5,7 @@ import pytest
 
 from runner import ops
 from runner.host.threads import block_length, kernel_threads
-from runner.ops.elementwise.base import BLOCK, DIVIDED, in_blocks
+from runner.ops.elementwise.arithmetic import BLOCK, DIVIDED, in_blocks
 
 SHAPE = (64, 33, 15, 37)  # not a multiple of the blocks, and large enough for threads
 ORDERS = {"as it is": (0, 1, 2, 3), "batch last": (1, 2, 3, 0)}

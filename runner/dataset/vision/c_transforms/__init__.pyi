@@ -4,13 +4,11 @@ from runner.dataset.vision.array_transforms import (
     Normalize as Normalize,
     NormalizePad as NormalizePad,
     Pad as Pad,
-    Rescale as Rescale,
-    Resize as Resize,
-)
-from runner.dataset.vision.augment import (
     RandomCrop as RandomCrop,
     RandomHorizontalFlip as RandomHorizontalFlip,
     RandomVerticalFlip as RandomVerticalFlip,
+    Rescale as Rescale,
+    Resize as Resize,
 )
 from runner.mindspore.vision.array_transforms import (
     AutoContrast as AutoContrast,

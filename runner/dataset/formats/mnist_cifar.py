@@ -1,18 +1,20 @@
-"""MNIST: its own format, IDX (four magic bytes, one big-endian size per axis, then the values), and the download.
+"""The files of MNIST and CIFAR-10: read, checked and, for MNIST, downloaded.
 
-Source: Y. LeCun, C. Cortes, C. Burges, "The MNIST database of handwritten digits"; checksums of the published files.
+Files are untrusted: nothing is unpickled, no size in a file is used before the bytes are present, and a file that
+differs from its format is rejected with a DataError. First the content of a file, plain or gzip, in amounts that the
+caller knows in advance; then the two formats.
 """
 
 import hashlib
 import math
 import struct
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from runner.dataset.formats.content import MAX_BYTES, Content, damaged, missing, stored_as
 from runner.errors import ConfigError, DataError
 from runner.host.files import make_directory, write_atomically
 from runner.validation.arguments import finite_number
@@ -20,6 +22,92 @@ from runner.validation.rules import Frozen
 
 if TYPE_CHECKING:
     from urllib.request import OpenerDirector
+MAX_BYTES = 1 << 30  # far above the size of any supported data file
+LISTED = 6  # file names in an error
+GZIP_FRAME = 31  # zlib's window bits for gzip's header, checksum and length
+
+
+class Content:
+    """The uncompressed content of a file. Errors contain its `path` and how to `repair` it."""
+
+    def __init__(self, path: Path, stored: bytes, repair: str) -> None:
+        self.path = path
+        self.repair = repair
+        self._stored = memoryview(stored)
+        self._inflate = zlib.decompressobj(GZIP_FRAME) if path.suffix == ".gz" else None
+
+    @classmethod
+    def of_file(cls, path: Path, repair: str) -> "Content":
+        """The content of a file on disk. Raises DataError when it cannot be read or is too large."""
+        try:
+            size = path.stat().st_size
+            if size > MAX_BYTES:
+                raise damaged(path, f"at most {MAX_BYTES} bytes", f"{size} bytes", repair)
+            return cls(path, path.read_bytes(), repair)
+        except OSError as reason:
+            raise DataError("cannot read a data file", file=path, found=reason.strerror, repair=repair) from reason
+
+    def take(self, most: int) -> bytes | memoryview:
+        """The next bytes, at most `most`; fewer only at the end of the content."""
+        if self._inflate is None or most == 0:
+            part, self._stored = self._stored[:most], self._stored[most:]
+            return part
+        try:
+            inflated = self._inflate.decompress(self._stored, most)
+        except zlib.error as reason:
+            raise self.error("a complete gzip file", f"a damaged one ({reason})") from None
+        self._stored = memoryview(self._inflate.unconsumed_tail)
+        return inflated
+
+    def rest(self) -> bytes | memoryview:
+        """The remaining content, checked as by `end`. Raises DataError when it is too large."""
+        content = self.take(MAX_BYTES)
+        self.end(f"at most {MAX_BYTES} bytes")
+        return content
+
+    def end(self, expected: str) -> None:
+        """Raise DataError unless all content was read and, for gzip, length and checksum are right."""
+        if len(self.take(1)):
+            raise self.error(expected, "additional data at the end")
+        if self._inflate is None:
+            return
+        if not self._inflate.eof:
+            raise self.error("a complete gzip file", "a truncated one")
+        if self._inflate.unused_data:
+            raise self.error(expected, f"{len(self._inflate.unused_data)} additional bytes after the gzip data")
+
+    def error(self, expected: str, found: str) -> DataError:
+        """The error for content that is not as expected."""
+        return damaged(self.path, expected, found, self.repair)
+
+
+def damaged(path: Path, expected: str, found: str, repair: str) -> DataError:
+    """The error for a file that differs from its format."""
+    return DataError("a data file is not as expected", file=path, expected=expected, found=found, repair=repair)
+
+
+def missing(folder: Path, expected: str, repair: str) -> DataError:
+    """The error for missing files, with the names of those in the folder."""
+    try:
+        names = sorted(path.name for path in folder.iterdir())
+        found = ", ".join(names[:LISTED]) + (", ..." if len(names) > LISTED else "") if names else "an empty folder"
+    except OSError as reason:
+        found = reason.strerror or str(reason)
+    rows = {"below": None if folder.is_absolute() else Path.cwd(), "expected": expected, "found": found}
+    return DataError("a data file is missing", folder=folder, **rows, repair=repair)
+
+
+def stored_as(folder: Path, name: str) -> Path | None:
+    """The path of a file or, failing that, of its gzip form; None without both. Raises DataError without permission."""
+    try:
+        return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
+    except OSError as reason:
+        raise DataError("cannot read a data folder", folder=folder, found=reason.strerror) from reason
+
+
+# MNIST: its own format, IDX (four magic bytes, one big-endian size per axis, then the values), and the download.
+#
+# Source: Y. LeCun, C. Cortes, C. Burges, "The MNIST database of handwritten digits"; checksums of the published files.
 
 UNSIGNED_BYTES = 8  # the only element type of IDX that MNIST uses
 CLASSES = 10
@@ -228,3 +316,68 @@ def _opener() -> "OpenerDirector":
     ):
         opener.add_handler(handler)
     return opener
+
+
+SIDE = 32
+RECORD = 1 + 3 * SIDE * SIDE
+FILES = {"train": [f"data_batch_{number}.bin" for number in range(1, 6)], "test": ["test_batch.bin"]}
+CIFAR_MISSING = "unpack cifar-10-binary.tar.gz and set dataset.data_dir to its folder"
+CIFAR_DAMAGED = "unpack the file from cifar-10-binary.tar.gz again, or set dataset.data_dir to a good copy"
+DAMAGED_100 = "unpack the file from cifar-100-binary.tar.gz again, or name a folder with a good copy"
+CLASSES_100 = {"coarse_label": 20, "fine_label": 100}
+FILES_100 = {"train": "train.bin", "test": "test.bin"}
+
+
+def read_records(path: Path) -> np.ndarray:
+    """A file of records, plain or gzip, as uint8 [N, 3073].
+
+    Raises DataError for a size that is not a multiple of 3,073, and for a label above 9.
+    """
+    content = Content.of_file(path, CIFAR_DAMAGED)
+    data = content.rest()
+    if len(data) == 0 or len(data) % RECORD:
+        cut = f", the last {len(data) % RECORD} in an incomplete record" if len(data) else ""
+        raise content.error(f"whole records of {RECORD} bytes", f"{len(data)} bytes{cut}")
+    records = np.frombuffer(data, np.uint8).reshape(-1, RECORD)
+    first = int((records[:, 0] >= CLASSES).argmax())  # the first invalid one, if any
+    if records[first, 0] >= CLASSES:
+        location = f"the label of record {first}, at byte {first * RECORD}"
+        raise content.error(f"labels from 0 to {CLASSES - 1}", f"{records[first, 0]} as {location}")
+    return records
+
+
+def read_records_100(path: Path) -> np.ndarray:
+    """A file of CIFAR-100's records (coarse label, fine label, pixels), plain or gzip, as uint8 [N, 3074].
+
+    Raises DataError for a size that is not a multiple of 3,074, and for a label out of range.
+    """
+    content = Content.of_file(path, DAMAGED_100)
+    data = content.rest()
+    if len(data) == 0 or len(data) % (RECORD + 1):
+        raise content.error(f"whole records of {RECORD + 1} bytes", f"{len(data)} bytes")
+    records = np.frombuffer(data, np.uint8).reshape(-1, RECORD + 1)
+    for place, (name, classes) in enumerate(CLASSES_100.items()):
+        first = int((records[:, place] >= classes).argmax())
+        if records[first, place] >= classes:
+            location = f"the {name} of record {first}, at byte {first * (RECORD + 1) + place}"
+            raise content.error(f"labels from 0 to {classes - 1}", f"{records[first, place]} as {location}")
+    return records
+
+
+def cifar_split_files(folder: Path, split: str) -> list[Path]:
+    """The existing files of "train" or "test"."""
+    return [path for name in FILES[split] if (path := stored_as(folder, name)) is not None]
+
+
+def read_cifar_split(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
+    """Images uint8 [N, 32, 32, 3] and labels int32 [N] of "train" or "test"; one of the five training files is enough.
+
+    The images are a view of channel planes, so that HWC2CHW needs no copy.
+    """
+    paths = cifar_split_files(folder, split)
+    if not paths:
+        raise missing(folder, " or ".join(f"{name}[.gz]" for name in FILES[split]), CIFAR_MISSING)
+    parts = [read_records(path) for path in paths]
+    planes = np.concatenate([part[:, 1:] for part in parts]).reshape(-1, 3, SIDE, SIDE)
+    labels = np.concatenate([part[:, 0] for part in parts]).astype(np.int32)
+    return planes.transpose(0, 2, 3, 1), labels
