@@ -62,7 +62,7 @@ from runner.mindspore.networks import (
     export as export,
 )
 from runner.nn.steps import ms_function as ms_function
-from runner.ops.print_file import parse_print as parse_print, print_entries as print_entries
+from runner.ops.effects import parse_print as parse_print, print_entries as print_entries
 from runner.register import key as key
 from runner.report.notebook import (
     RunComparison as RunComparison,

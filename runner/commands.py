@@ -55,12 +55,12 @@ print_failure = late_function("runner.report.ci:print_failure")
 group_lines = late_function("runner.config.options:group_lines")
 show_requested = late_function("runner.config.display:show_requested")
 complete = late_function("runner.config.completion:complete")
-choices = late_function("runner.config.values:choices")
+choices = late_function("runner.config.options:choices")
 override_candidates = late_function("runner.config.display:candidates")
 
 # The commands.
 
-list_runs = late_function("runner.report.runs.list:main")
+list_runs = late_function("runner.report.list:main")
 list_entries = late_function("runner.report.commands:list_entries")
 is_kind = late_function("runner.register:is_kind")
 
@@ -109,7 +109,7 @@ exit codes
     code(parser)
 
 
-@command("rm", "remove runs and sweeps", "runner.report.runs.folders:main")
+@command("rm", "remove runs and sweeps", "runner.report.folders:main")
 def rm(parser: Parser) -> None:
     """`runner rm`."""
     parser.description = """\
@@ -134,7 +134,7 @@ exit codes
     )
 
 
-@command("watch", "follow a run until it has ended", "runner.report.runs.watch:main")
+@command("watch", "follow a run until it has ended", "runner.report.watch:main")
 def watch(parser: Parser) -> None:
     """`runner watch`."""
     parser.description = """\

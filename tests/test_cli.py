@@ -17,7 +17,7 @@ from runner import cli, register, rundir
 from runner.config.command_line import CommandLine
 from runner.errors import BusyError, DeviceError, MismatchError, StorageError, TrainingError
 from runner.experiment import launch, run as experiment
-from runner.report.runs import list as list_runs
+from runner.report import list as list_runs
 
 ROOT = Path(__file__).parents[1]
 

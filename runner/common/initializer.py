@@ -15,8 +15,7 @@ from runner.errors import ConfigError, ShapeError, nearest
 from runner.host.machine import require_memory
 from runner.host.seed import generator, next_number
 from runner.types import Shape
-from runner.validation.keywords import KeywordNames
-from runner.validation.rules import Frozen
+from runner.validation.rules import Frozen, KeywordNames
 
 
 class Initializer(KeywordNames):

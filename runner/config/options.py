@@ -1,18 +1,21 @@
-"""Options from tables: each entry of a table is an option of its group, without a file.
+"""Options from tables, and the possible values of keys.
 
-Files in `conf/` are for options that set several values, such as experiments, and take precedence over tables.
+Each entry of a table is an option of its group, without a file. Files in `conf/` are for options that set several
+values, such as experiments, and take precedence over tables. `choices` has the values of keys that have a short list.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, get_args
 
 from runner.config import read
 from runner.config.groups import GROUPS, NAMED, REGISTERED
 from runner.config.groups.entries import CALLBACKS
 from runner.config.schema import RunConfig, defaults
 from runner.host import files
+from runner.validation.rules import rule_of
 
 TABLES = (*GROUPS, "callbacks")
 
@@ -77,3 +80,37 @@ def _is_in_option(group: str) -> bool:
 
 def _keys(table: Mapping[str, type[Any]]) -> list[tuple[str, ...]]:
     return [tuple(kind.__dataclass_fields__) for kind in table.values()]
+
+
+# The possible values of keys of the schema that have a short list of them: choices, true and false.
+
+
+def choices(key: str) -> list[str]:
+    """The values of a dotted key, in all options of its group. Empty if the key is unknown or has no list of values.
+
+    >>> choices("mode"), choices("eval.mode"), choices("epochs")
+    (['graph', 'pynative'], ['graph', 'pynative', 'null'], [])
+    >>> choices("optimizer.schedule.name")
+    ['constant', 'step', 'exponential', 'cosine', 'polynomial']
+    """
+    *groups, name = key.split(".")
+    owners: list[type[Any]] = [RunConfig]
+    for group in groups:
+        owners = [kind for owner in owners for kind in kinds(owner, group) if hasattr(kind, "__dataclass_fields__")]
+    found = [value for owner in owners for value in _values(owner, name)]
+    return list(dict.fromkeys(found))
+
+
+def kinds(owner: type[Any], name: str) -> tuple[Any, ...]:
+    """The types that a field may have; none when there is no such field."""
+    field = owner.__dataclass_fields__.get(name)
+    if field is None:
+        return ()
+    return tuple(NAMED.get(field.type, {}).values()) or get_args(field.type) or (field.type,)
+
+
+def _values(owner: type[Any], name: str) -> list[str]:
+    possible = kinds(owner, name)
+    listed = rule_of(owner, name).choices if possible else ()
+    booleans = ("true", "false") if bool in possible else ()
+    return [*listed, *booleans, *(["null"] if (listed or booleans) and NoneType in possible else [])]

@@ -28,7 +28,7 @@ from runner.observe import dump, graph, profile
 from runner.observe.dump.settings import FILES as DUMP_FILES, PATH_KEY
 from runner.observe.graph.folder import FILES as GRAPH_FILES, writable_folder
 from runner.observe.profile.settings import FILES as PROFILE_FILES
-from runner.ops import print_file
+from runner.ops import effects
 from runner.rundir import OutputDirectory
 from runner.validation.arguments import flag
 from runner.validation.rules import FREE, Invalid, Rule, invalid_value_error, validate
@@ -172,12 +172,12 @@ def reset_context() -> None:
 
 def _change(settings: dict[str, Any]) -> None:
     _settings.update(settings)
-    print_file.print_to(_settings["print_file_path"])
+    effects.print_to(_settings["print_file_path"])
 
 
 def print_file_is_unused() -> bool:
     """Whether `print_file_path` is set, and no operator has printed to this file."""
-    return print_file.is_unused()
+    return effects.is_unused()
 
 
 def reserves_class_names() -> bool:
@@ -316,8 +316,8 @@ def _print_file(value: Any) -> str:
         raise ConfigError("print_file_path must be a string", given=type(value).__name__)
     if not value:
         return ""
-    requested = print_file.checked_path(value)
-    name = print_file.unused_path(requested)
+    requested = effects.checked_path(value)
+    name = effects.unused_path(requested)
     if name != requested:
         LOG.warning("%s exists: prints go to %s", requested, name.name)
     return str(name)

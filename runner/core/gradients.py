@@ -13,8 +13,7 @@ import numpy as np
 from runner.core.interpreter import START, Interpreter, Mark, current
 from runner.core.operators import Gradient, Node
 from runner.core.source import user_line
-from runner.core.structure import FlatStructure, flatten
-from runner.core.values import Parameter, Tensor, Value, syntax
+from runner.core.values import FlatStructure, Parameter, Tensor, Value, flatten, syntax
 from runner.errors import ConfigError, NotDifferentiable, RunnerError, ShapeError
 
 

@@ -24,7 +24,7 @@ from runner.core.values import Value
 from runner.errors import ConfigError, NotDifferentiable, ShapeError
 from runner.host.machine import CERTAIN_BYTES, require_memory
 from runner.types import TensorType, broadcast
-from runner.validation.keywords import KeywordNames
+from runner.validation.rules import KeywordNames
 
 Types = TensorType | tuple[TensorType, ...]
 Arrays = np.ndarray | tuple[np.ndarray, ...]

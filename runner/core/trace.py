@@ -23,8 +23,7 @@ from runner.core.lowering import Builder
 from runner.core.operators import Collective, Effect, Node, Primitive, Types, graph_operator
 from runner.core.precision import Needs
 from runner.core.source import Source, user_line
-from runner.core.structure import flatten, static_parts
-from runner.core.values import Operand, Parameter, Symbol, Tensor, Value
+from runner.core.values import Operand, Parameter, Symbol, Tensor, Value, flatten, static_parts
 from runner.core.while_statement import REPAIR, WhileFound, convert, is_in_while_test, user_frame
 from runner.errors import ConfigError, RunnerError, ShapeError
 from runner.types import TensorType

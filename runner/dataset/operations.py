@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from runner.dataset.column import Column
-from runner.dataset.events import RowEvents
 from runner.dataset.order import NO_VISIT, Order
+from runner.dataset.prefetch import RowEvents
 from runner.dataset.samples import PassTable, Sample, SampleColumn, Samples, Shared, as_sample, stacked
 from runner.dataset.transforms.transform import SampleTransform, Transform, transform_one
 from runner.dataset.visits import Draws, Visits

@@ -19,7 +19,6 @@ import numpy as np
 from runner import ops  # noqa: F401  registers the arithmetic of the tensors that iterators return
 from runner.core.values import Tensor
 from runner.dataset.column import Column
-from runner.dataset.events import Conditions, DSCallback, RowEvents, row_events
 from runner.dataset.operations import (
     Batches,
     BatchInfo,
@@ -53,10 +52,14 @@ from runner.dataset.order import (
     VariedBatches,
 )
 from runner.dataset.prefetch import (
+    Conditions,
+    DSCallback,
     EpochIterator,
+    RowEvents,
     default_workers,
     epoch_limit,
     prefetch_batches,
+    row_events,
     threads_for,
     worker_count,
 )
@@ -67,7 +70,7 @@ from runner.dataset.visits import Visits
 from runner.errors import ConfigError, known_names
 from runner.types import TensorType
 from runner.validation.arguments import as_list, flag, whole_number
-from runner.validation.keywords import KeywordNames
+from runner.validation.rules import KeywordNames
 
 Batch = tuple[np.ndarray, ...]  # an array for each column
 Names = str | Sequence[str]

@@ -22,7 +22,7 @@ from runner.dataset.visits import Visits
 from runner.errors import ConfigError, known_names
 from runner.host import seed
 from runner.validation.arguments import as_list, finite_number, flag, whole_number
-from runner.validation.keywords import KeywordNames
+from runner.validation.rules import KeywordNames
 
 ColumnValues = Callable[[str], np.ndarray]  # all rows of a column
 

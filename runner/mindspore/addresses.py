@@ -44,6 +44,7 @@ ADDRESSES: dict[str, tuple[str, ...]] = {
     **{f"ops.{name}": ("runner.ops",) for name in _OPS},
     "nn.loss.loss": ("runner.nn", "runner.nn.loss.losses"),  # scripts subclass its `_Loss`
     "ops.functional": ("runner.ops",),
+    "ops.operations": ("runner.ops",),
     "train.serialization": ("runner",),
     "amp": ("runner.train.amp",),
     "train.dataset_helper": ("runner",),
@@ -72,7 +73,7 @@ ADDRESSES: dict[str, tuple[str, ...]] = {
 # Those that are files here, and attributes of their packages too.
 _FILES = (
     *("common.initializer", "communication.management", "dataset.transforms", "dataset.vision", "nn.cell"),
-    *("nn.loss", "nn.metrics", "nn.optim", "nn.wrap", "ops.composite", "ops.operations"),
+    *("nn.loss", "nn.metrics", "nn.optim", "nn.wrap", "ops.composite"),
     *("train.amp", "train.callback", "train.loss_scale_manager", "train.model", "train.summary"),
 )
 # Missing names that scripts import and few of their configs use: what stands for them raises when it is called.

@@ -22,7 +22,7 @@ from runner.nn.steps import FunctionCell
 from runner.train.model import epoch_steps, inference
 from runner.types import TensorType
 from runner.validation.arguments import flag, whole
-from runner.validation.keywords import KeywordNames
+from runner.validation.rules import KeywordNames
 
 
 class Executor:

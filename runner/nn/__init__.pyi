@@ -63,6 +63,7 @@ from runner.mindspore.nn.math import (
 from runner.nn.basic import (
     ELU as ELU,
     GELU as GELU,
+    CellList as CellList,
     Dense as Dense,
     Dropout as Dropout,
     FastGelu as FastGelu,
@@ -76,6 +77,7 @@ from runner.nn.basic import (
     PReLU as PReLU,
     ReLU as ReLU,
     ReLU6 as ReLU6,
+    SequentialCell as SequentialCell,
     Sigmoid as Sigmoid,
     Softmax as Softmax,
     Tanh as Tanh,
@@ -83,10 +85,6 @@ from runner.nn.basic import (
 )
 from runner.nn.cell import (
     Cell as Cell,
-)
-from runner.nn.container import (
-    CellList as CellList,
-    SequentialCell as SequentialCell,
 )
 from runner.nn.convolution import (
     AvgPool1d as AvgPool1d,

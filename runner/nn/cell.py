@@ -20,7 +20,7 @@ from runner.core.source import user_line, users_line
 from runner.core.values import Parameter, ParameterTuple, Value
 from runner.errors import ConfigError, nearest
 from runner.ops.gradient import InsertGradientOf, with_bprop
-from runner.validation.keywords import KeywordNames
+from runner.validation.rules import KeywordNames
 
 FLOATS = {dt.float16: "fp16", dt.float32: "fp32"}  # the types of `to_float`, each with its flag
 

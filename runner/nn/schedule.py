@@ -15,7 +15,7 @@ from runner import dtype as dt
 from runner.core.values import Tensor
 from runner.errors import ConfigError
 from runner.validation.arguments import Where, above, at_least, flag, scalar, whole
-from runner.validation.keywords import KeywordNames
+from runner.validation.rules import KeywordNames
 
 LARGEST = float(np.finfo(np.float32).max)
 

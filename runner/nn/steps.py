@@ -20,9 +20,8 @@ from runner.core.graph import NO_GRAPHS, NO_VALUES, Graph, GraphObserver, Pass, 
 from runner.core.interpreter import Eager, execution, is_nested
 from runner.core.precision import use_precision
 from runner.core.recorder import ObservingRecorder, Recorder
-from runner.core.structure import FlatStructure, flatten, map_values, rebuilt, values_of
 from runner.core.trace import as_returned
-from runner.core.values import Tensor, Value
+from runner.core.values import FlatStructure, Tensor, Value, flatten, map_values, rebuilt, values_of
 from runner.device import Device
 from runner.errors import ConfigError, ShapeError, StorageError
 from runner.nn.cell import Cell

@@ -16,8 +16,7 @@ from runner.communication import settings
 from runner.communication.world import join, world
 from runner.core.gradients import gradients
 from runner.core.interpreter import current
-from runner.core.structure import map_values, values_of
-from runner.core.values import Parameter, ParameterTuple, Tensor, Value
+from runner.core.values import Parameter, ParameterTuple, Tensor, Value, map_values, values_of
 from runner.errors import ConfigError, TrainingError
 from runner.host.lazy import reference_attribute
 from runner.nn.cell import Cell

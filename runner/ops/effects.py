@@ -1,20 +1,244 @@
 """Operators without outputs, which act in every step: Print, the summary operators, and `ObserveStep`.
 
-PyNative mode emits their operands at once, graph mode after the step, a sink after its call (`core.operators.Effect`).
+PyNative mode emits their operands at once, graph mode after the step, a sink after its call. First what Print prints:
+its text, files in the format of the reference, and where it goes. The context sets `print_to`; commands read files by
+`print_entries`. `train/summary` writes what summary operators mark.
 """
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import field
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from runner import dtype as dt
 from runner.core.interpreter import current
 from runner.core.operators import Effect, family, primitive
 from runner.core.values import Tensor, Value
-from runner.errors import ConfigError, ShapeError
-from runner.ops import print_file
+from runner.errors import ConfigError, DataError, ShapeError, StorageError
+from runner.host import files, protobuf
+from runner.host.files import Journal
+from runner.host.protobuf import fields, located_fields, message, required_bytes, required_text
 from runner.types import TensorType
+
+# The text of printed strings and tensors, as in graph mode of the reference (spec section 4).
+
+Part = str | np.ndarray
+# Enough digits to restore a Float32, in the column widths of the reference.
+FORMATS = {dt.float16: "%11.4e", dt.float32: "%15.8e", dt.float64: "%15.8e", dt.bool_: "%5s"}
+
+
+def text(parts: Sequence[Part]) -> str:
+    """The lines of one Print: strings unchanged, tensors with all their elements.
+
+    >>> print(text(["x is", np.ones((2, 1), np.int32), np.array([True, False]), np.array(0.5, np.float32)]))
+    x is
+    Tensor(shape=[2, 1], dtype=Int32, value=
+    [[1]
+     [1]])
+    Tensor(shape=[2], dtype=Bool, value=[ True False])
+    Tensor(shape=[], dtype=Float32, value=0.5)
+    """
+    return "\n".join(part if isinstance(part, str) else _tensor(part) for part in parts)
+
+
+def _tensor(array: np.ndarray) -> str:
+    kind = dt.of(array.dtype)
+    elements = _nested(_cells(array, kind), array.shape, 1) if array.ndim else str(array[()])
+    line_end = "\n" if array.ndim > 1 else ""
+    return f"Tensor(shape={list(array.shape)}, dtype={kind}, value={line_end}{elements})"
+
+
+def _cells(array: np.ndarray, kind: dt.DType) -> Iterator[str]:
+    """The elements as texts of equal width, in row-major order."""
+    values = array.ravel().tolist()
+    if kind in FORMATS:
+        return map(FORMATS[kind].__mod__, values)
+    texts = list(map(str, values))
+    width = max(map(len, texts), default=0)
+    return (cell.rjust(width) for cell in texts)
+
+
+def _nested(cells: Iterator[str], shape: tuple[int, ...], depth: int) -> str:
+    """The next elements, in nested brackets."""
+    length, *inner = shape
+    if not inner:
+        return f"[{' '.join([next(cells) for _ in range(length)])}]"
+    rows = [_nested(cells, tuple(inner), depth + 1) for _ in range(length)]
+    return f"[{(chr(10) + ' ' * depth).join(rows)}]"
+
+
+# Print files in the format of the reference (spec section 4): a sequence of protobuf messages, one per Print.
+#
+#     Print { repeated Value value = 1; }
+#     Value { oneof: string desc = 1; TensorProto tensor = 2; }
+#
+# A tensor without axes has no dims. The reference also omits the dims of a tensor of shape [1]; here they are written.
+# The package `protobuf` can only read a whole file, up to 2 GB, and does not report where it is damaged.
+
+FILE_LIMIT = 64 << 30  # maximum size of a file to read, in bytes
+TYPES = {kind.name.lower(): kind for kind in dt.ALL}  # r1.2 writes Uint8, MindSpore 2 and runner UInt8
+VALUE, DESC, TENSOR = 1, 1, 2
+
+
+class PrintFile:
+    """Appends one message per Print, each in one write. The first Print creates the file.
+
+    `path` is the requested name, or one with a suffix when another process created that file first.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._journal: Journal | None = None
+        self._size = 0
+
+    def append(self, parts: Sequence[Part]) -> None:
+        """Add the strings and tensors of one Print.
+
+        Raises StorageError when they cannot be written completely; the file is then unchanged.
+        """
+        if self._journal is None:
+            self._open()
+        assert self._journal is not None
+        content = message(*((VALUE, _value(part)) for part in parts))
+        try:
+            self._journal.extend(content)
+        except StorageError:
+            with suppress(StorageError):
+                self._journal.cut(self._size)
+            raise
+        self._size += len(content)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was printed; there is no file then."""
+        return not self._size
+
+    def close(self) -> None:
+        """Return when all is on the disk. A later Print continues the file."""
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+
+    def _open(self) -> None:
+        while not self._size:
+            try:
+                files.write_new(self.path, b"")
+                break
+            except FileExistsError:
+                self.path = unused_path(self.path)
+            except OSError as reason:
+                raise files.storage_error("cannot create the print file", self.path, reason) from reason
+        self._journal = Journal(self.path)
+
+
+def unused_path(path: Path) -> Path:
+    """The path, with the time in seconds as a suffix if the file exists, as in the reference."""
+    name, seconds = path, int(time.time())
+    while name.exists():
+        name = path.with_name(f"{path.name}.{seconds}")
+        seconds += 1
+    return name
+
+
+def checked_path(path: str) -> Path:
+    """The absolute path of a print file. Raises ConfigError when it is a folder, or its folder does not exist."""
+    absolute = Path(path).absolute()
+    rows = {"key": "print_file_path", "value": path}
+    if absolute.is_dir():
+        raise ConfigError("the print file is a folder", **rows, hint=Path(path, "print.pb"))
+    if not absolute.parent.is_dir():
+        raise ConfigError("the folder of the print file does not exist", **rows, folder=absolute.parent)
+    return absolute
+
+
+def parse_print(print_file_name: str | Path) -> list[str | Tensor]:
+    """The strings and tensors that Print operators wrote into a file, in order.
+
+    Raises DataError (a ValueError), with entry and offset, when the file is missing, empty or damaged; a list without
+    its end would look complete. `print_entries` gives what precedes the damage.
+    """
+    return list(print_entries(print_file_name))
+
+
+def print_entries(print_file_name: str | Path) -> Iterator[str | Tensor]:
+    """Iterate over the strings and tensors of a print file.
+
+    In a file that was cut, such as by a kill in the middle of a write, and in one that is damaged, all entries before
+    the damage come first. Then it raises DataError with the entry (counted from 1) and `offset`, the byte at which it
+    begins: a file cut to this length is complete.
+    """
+    path = Path(print_file_name)
+    offset, count = 0, 0
+    try:
+        content = memoryview(files.read_bytes(path, FILE_LIMIT))
+        if not content:
+            raise DataError("the print file is empty", hint="nothing was printed, or this is another file")
+    except DataError as error:
+        raise error.add(file=path) from None
+    try:
+        for end, number, value in located_fields(content):
+            if number == VALUE:
+                yield _parse_entry(value)
+                count += 1
+            offset = end
+    except DataError as error:
+        raise error.add(file=path, entry=count + 1, offset=f"{offset} of {len(content)} bytes") from None
+
+
+def _value(part: Part) -> bytes:
+    if isinstance(part, str):
+        return message((DESC, part))
+    elements = np.asarray(part, part.dtype.newbyteorder("<"), order="C").tobytes()
+    return message((TENSOR, protobuf.head(dt.of(part.dtype), part.shape, len(elements)) + elements))
+
+
+def _parse_entry(value: int | memoryview) -> str | Tensor:
+    """One string or tensor."""
+    parts = dict(fields(required_bytes(value)))
+    if DESC in parts:
+        return required_text(parts[DESC])
+    message = protobuf.parse(required_bytes(parts.get(TENSOR)))
+    return Tensor(protobuf.decode(message, TYPES.get(message.kind.lower())).copy())
+
+
+# The destination of prints: the screen, or a file while `print_file_path` is set.
+
+_files: dict[str, PrintFile] = {}  # all files of this process, so that it can continue them
+_current = [""]  # the path of the current file, or "" for the screen
+
+
+def write(parts: Sequence[Part]) -> None:
+    """Print strings and tensors, each on its own line. Raises StorageError when a file cannot be written."""
+    if _current[0]:
+        _files[_current[0]].append(parts)
+    elif parts:
+        print(text(parts), flush=True)  # noqa: T201  the operator's purpose
+
+
+def is_unused() -> bool:
+    """Whether a file is selected, and no operator has printed to it."""
+    return bool(_current[0]) and _files[_current[0]].is_empty
+
+
+def print_to(path: str) -> None:
+    """Print to a file from now on, or to the screen when the path is empty.
+
+    The previous file is closed, and continued when it is selected again.
+    """
+    if path == _current[0]:
+        return
+    if _current[0]:
+        _files[_current[0]].close()
+    if path:
+        _files.setdefault(path, PrintFile(Path(path)))
+    _current[0] = path
+
+
+# Print.
 
 
 @primitive
@@ -59,7 +283,7 @@ class Print(Effect):
 
     def emit(self, *arrays: np.ndarray) -> None:
         rest = iter(arrays)
-        print_file.write([next(rest) if part is None else part for part in self.parts])
+        write([next(rest) if part is None else part for part in self.parts])
 
 
 def _flat(part: object) -> Iterator[object]:

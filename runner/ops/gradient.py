@@ -15,12 +15,11 @@ from runner.core.interpreter import Eager, current, execution, is_nested
 from runner.core.lowering import Builder, Names
 from runner.core.operators import Arrays, Gradient, Primitive, Types, primitive
 from runner.core.precision import Needs
-from runner.core.structure import FlatStructure, flatten, map_values
-from runner.core.values import Parameter, Value
+from runner.core.values import FlatStructure, Parameter, Value, flatten, map_values
 from runner.errors import ConfigError, ShapeError
 from runner.ops.array import Identity
 from runner.types import TensorType
-from runner.validation.keywords import KeywordNames
+from runner.validation.rules import KeywordNames
 
 Rule = Callable[[Sequence[Value], Sequence[Value], Sequence[Value]], Sequence[Gradient]]
 

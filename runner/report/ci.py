@@ -28,8 +28,8 @@ from runner.host import files, json
 from runner.host.console import visible
 from runner.host.files import real_path
 from runner.host.process import exit_code
+from runner.report import list as list_runs
 from runner.report.record import Metrics, RunRecord, array_of, cells, format_value, is_number, size_text
-from runner.report.runs import list as list_runs
 from runner.train.checkpoint import state
 
 # Golden files.

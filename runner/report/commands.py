@@ -18,7 +18,7 @@ from runner.core.values import Tensor
 from runner.errors import ConfigError
 from runner.experiment.predict import Predictions, predict
 from runner.host.console import csv_text, spreadsheet_cell, visible
-from runner.ops.print_file import print_entries, text
+from runner.ops.effects import print_entries, text
 from runner.register import PLURALS, Entry, Key
 from runner.report.record import open_console, print_table
 from runner.validation.rules import show

@@ -18,8 +18,8 @@ from runner.report.html.charts import ChartLine, chart, downsample, running_mean
 from runner.report.html.page import Content, Markup, asset, collapsible, concat, table, tag
 from runner.report.html.run import head
 from runner.report.html.runs import pair_sections
+from runner.report.list import EVALUATION, TEST_LOSS
 from runner.report.record import RunRecord, array_of, format_value, is_number
-from runner.report.runs.list import EVALUATION, TEST_LOSS
 from runner.rundir import directories_of, is_run
 
 # HTML for the output of a notebook: the style of reports, which applies to nothing else on the page.

@@ -8,8 +8,7 @@ import numpy as np
 
 from runner import context, dtype as dt, nn
 from runner.core.precision import Policy, policy
-from runner.core.structure import map_values
-from runner.core.values import Value
+from runner.core.values import Value, map_values
 from runner.device import Device
 from runner.errors import ConfigError, known_names, nearest
 from runner.host.console import note_once

@@ -4,7 +4,7 @@ from runner.errors import ConfigError
 from runner.nn.optim.optimizer import Optimizer
 from runner.nn.wrap import DynamicLossScaleUpdateCell, FixedLossScaleUpdateCell, LossScaleUpdateCell
 from runner.validation.arguments import above, at_least, whole
-from runner.validation.keywords import KeywordNames
+from runner.validation.rules import KeywordNames
 
 
 class LossScaleManager(KeywordNames):

@@ -43,7 +43,7 @@ from runner.train.loss_scale_manager import LossScaleManager
 from runner.train.sink import Sink
 from runner.types import TensorType
 from runner.validation.arguments import flag, whole
-from runner.validation.keywords import KeywordNames
+from runner.validation.rules import KeywordNames
 
 # The columns of a dataset as operands of a network: whether it takes so many, and what errors say about them.
 

@@ -13,9 +13,8 @@ from runner import compile as compiler, dtype as dt, nn, ops
 from runner.core.graph import NO_LOSS, RETURN_LOSS
 from runner.core.interpreter import current
 from runner.core.precision import use_precision
-from runner.core.structure import values_of
 from runner.core.trace import trace
-from runner.core.values import Parameter, Value
+from runner.core.values import Parameter, Value, values_of
 from runner.dataset.column import Column, sample_type
 from runner.dataset.pipeline import Dataset
 from runner.errors import ConfigError

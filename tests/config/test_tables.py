@@ -15,7 +15,7 @@ from runner.config.compose import CommandLine, Loader, compose
 from runner.config.groups import GROUPS
 from runner.config.groups.entries import DATASETS, LOSSES, METRICS, OPTIMIZERS, SCHEDULES
 from runner.config.groups.search import SearchSettings
-from runner.config.values import choices
+from runner.config.options import choices
 from runner.errors import ConfigError
 
 CONSTRUCTORS = {  # the classes of the reference behind the built-in optimizers, schedules and loss

@@ -17,7 +17,7 @@ from runner.dataset.transforms.c_transforms import OneHot
 from runner.dataset.vision import Border, ImageBatchFormat, Inter, c_transforms as CV
 from runner.dataset.visits import Visits
 from runner.errors import ConfigError, DataError
-from runner.mindspore.vision import kernels
+from runner.mindspore.dataset import kernels
 from runner.types import TensorType
 
 REFERENCE = json.loads((Path(__file__).parent / "mindspore_images.json").read_text())

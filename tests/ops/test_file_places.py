@@ -8,22 +8,22 @@ import pytest
 from runner import context, parse_print
 from runner.errors import StorageError
 from runner.host import files
-from runner.ops import print_file
-from runner.ops.print_file import PrintFile
+from runner.ops import effects
+from runner.ops.effects import PrintFile
 
 
 def test_a_name_that_is_free_is_kept(tmp_path):
-    assert print_file.unused_path(tmp_path / "print.pb") == tmp_path / "print.pb"
+    assert effects.unused_path(tmp_path / "print.pb") == tmp_path / "print.pb"
     assert not list(tmp_path.iterdir())
 
 
 def test_a_name_that_is_taken_gets_the_time(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(print_file.time, "time", lambda: 1618000000.9)
+    monkeypatch.setattr(effects.time, "time", lambda: 1618000000.9)
     path = tmp_path / "print.pb"
     for name in ("print.pb", "print.pb.1618000000", "print.pb.1618000001"):
         context.set_context(print_file_path=str(path))
         assert context.get_context("print_file_path") == str(tmp_path / name)
-        print_file.write([name])
+        effects.write([name])
     context.set_context(print_file_path="")
     assert {p.name: parse_print(p) for p in tmp_path.iterdir()} == {
         name: [name] for name in ("print.pb", "print.pb.1618000000", "print.pb.1618000001")
@@ -41,7 +41,7 @@ def test_nothing_is_made_before_something_is_printed(tmp_path):
 
 
 def test_another_process_may_be_quicker(tmp_path, monkeypatch):
-    monkeypatch.setattr(print_file.time, "time", lambda: 1618000000.0)
+    monkeypatch.setattr(effects.time, "time", lambda: 1618000000.0)
     grows = PrintFile(tmp_path / "print.pb")
     (tmp_path / "print.pb").write_bytes(b"theirs")
     grows.append(["ours"])
@@ -53,17 +53,17 @@ def test_another_process_may_be_quicker(tmp_path, monkeypatch):
 
 def test_a_file_is_continued_when_its_settings_come_back(tmp_path, capsys):
     context.set_context(print_file_path=str(tmp_path / "a"))
-    print_file.write(["one"])
+    effects.write(["one"])
     with context.preserved():
         context.set_context(print_file_path=str(tmp_path / "b"))
-        print_file.write(["two"])
+        effects.write(["two"])
         context.set_context(print_file_path="")
-        print_file.write(["three"])
-    print_file.write(["four"])
+        effects.write(["three"])
+    effects.write(["four"])
     context.set_context(mode=context.GRAPH_MODE)
-    print_file.write(["five"])
+    effects.write(["five"])
     context.reset_context()
-    print_file.write(["six"])
+    effects.write(["six"])
     assert parse_print(tmp_path / "a") == ["one", "four", "five"]
     assert parse_print(tmp_path / "b") == ["two"]
     assert capsys.readouterr().out == "three\nsix\n"
@@ -74,7 +74,7 @@ def test_a_relative_path_is_that_of_the_moment(tmp_path, monkeypatch):
     context.set_context(print_file_path="print.pb")
     (tmp_path / "below").mkdir()
     monkeypatch.chdir(tmp_path / "below")
-    print_file.write(["here"])
+    effects.write(["here"])
     context.reset_context()
     assert parse_print(tmp_path / "print.pb") == ["here"]
 

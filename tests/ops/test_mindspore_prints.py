@@ -15,7 +15,7 @@ import pytest
 from patience import PATIENCE
 
 from runner import dtype
-from runner.ops.print_file import PrintFile, text
+from runner.ops.effects import PrintFile, text
 
 PYTHON = os.environ.get("RUNNER_MINDSPORE_PYTHON")
 pytestmark = pytest.mark.skipif(not PYTHON, reason="RUNNER_MINDSPORE_PYTHON names no Python that has MindSpore")

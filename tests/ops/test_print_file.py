@@ -10,8 +10,8 @@ import pytest
 import runner
 from runner import Tensor, cli, dtype, parse_print
 from runner.errors import DataError
-from runner.ops import print_file
-from runner.ops.print_file import PrintFile, print_entries
+from runner.ops import effects
+from runner.ops.effects import PrintFile, print_entries
 
 RNG = np.random.default_rng(0)
 ARRAYS = [
@@ -146,7 +146,7 @@ def test_all_entries_before_a_cut_are_there(tmp_path, capsys):
         code = cli.main(["parse-print", str(path)])
         out, err = capsys.readouterr()
         if whole:
-            print_file.write(parts[:whole])
+            effects.write(parts[:whole])
         assert out == capsys.readouterr().out
         assert list(map(plain, up_to_error(print_entries(path)))) == list(map(plain, parts[:whole]))
         assert code == (0 if at in ends else 7)
@@ -226,6 +226,6 @@ def test_the_command_shows_what_the_screen_would_have_shown(tmp_path, capsys):
     path = written(tmp_path / "print.pb", PARTS[:4], PARTS[4:])
     assert cli.main(["parse-print", str(path)]) == 0
     shown = capsys.readouterr().out
-    print_file.write(PARTS)
+    effects.write(PARTS)
     assert shown == capsys.readouterr().out
     assert "Tensor(shape=[2, 3], dtype=Float32, value=\n" in shown

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from runner import dtype as dt
-from runner.ops.print_file import text
+from runner.ops.effects import text
 
 # What MindSpore's Print wrote for these tensors. It wraps rows of more than 12 floats or 24 whole numbers; here a row
 # is a line.

@@ -9,7 +9,7 @@ import runner
 from models.lenet import LeNet5
 from runner import cli, ops, parse_print
 from runner.experiment.resume import resume
-from runner.ops import print_file
+from runner.ops import effects
 
 SMALL = (
     "dataset=synthetic",
@@ -56,7 +56,7 @@ def test_a_run_prints_to_its_file_and_not_to_the_screen(mode, sunk, capsys):
     assert batches > 0
     assert parts[::2] == (["training"] * 3 + ["evaluation"] * batches) * 2
     assert all(np.shape(part) == (1, 10) for part in parts[1::2])
-    assert print_file._current == [""]  # what follows goes to the screen again
+    assert effects._current == [""]  # what follows goes to the screen again
 
 
 @pytest.mark.parametrize("mode", ["graph", "pynative"])

@@ -8,7 +8,7 @@ from models.lenet import LeNet5
 from runner import Model, context, nn, ops, set_seed
 from runner.dataset import NumpySlicesDataset
 from runner.device import Device
-from runner.ops import print_file
+from runner.ops import effects
 
 PLACES = ("conv1", "relu", "max_pool2d", "conv2", "fc1", "fc3")
 
@@ -17,7 +17,7 @@ PLACES = ("conv1", "relu", "max_pool2d", "conv2", "fc1", "fc3")
 def printed(monkeypatch):
     """All parts of all prints, instead of the screen."""
     seen = []
-    monkeypatch.setattr(print_file, "write", lambda parts: seen.extend(parts))
+    monkeypatch.setattr(effects, "write", lambda parts: seen.extend(parts))
     return seen
 
 

@@ -8,8 +8,8 @@ import pytest
 import yaml
 from run_folders import CONFIG, NO_PROCESS, leave, rows_of
 
+from runner.report import list
 from runner.report.record import RunRecord, differing_keys
-from runner.report.runs import list
 from runner.rundir import run_directories
 
 

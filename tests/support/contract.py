@@ -17,7 +17,6 @@ from runner.core.trace import trace
 from runner.core.values import Tensor, Value
 from runner.device import Device
 from runner.errors import NotDifferentiable
-from runner.ops import operations  # noqa: F401  completes REGISTRY
 from runner.types import TensorType
 
 Arrays = tuple[np.ndarray, ...]

@@ -30,7 +30,7 @@ from runner.experiment import resume
 from runner.experiment.sweep import journal, sweep
 from runner.experiment.sweep.journal import SweepState
 from runner.observe.graph import listing
-from runner.ops.print_file import PrintFile, parse_print
+from runner.ops.effects import PrintFile, parse_print
 from runner.train.checkpoint import load_checkpoint, state
 
 ERRORS = {2, 5, 7}  # exit codes of invalid values, of the storage and of data files

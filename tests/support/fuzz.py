@@ -12,9 +12,8 @@ from runner.cli import COMMANDS
 from runner.config import gate
 from runner.config.groups import NAMED
 from runner.config.groups.search import SearchSettings
-from runner.config.options import all_options
+from runner.config.options import all_options, choices
 from runner.config.schema import RunConfig
-from runner.config.values import choices
 
 LONG = "a" * 300
 NUMBERS = (

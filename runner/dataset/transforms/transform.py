@@ -16,7 +16,7 @@ from runner.dataset.visits import Draws, Visits, draws_for_calls, draws_of_call
 from runner.errors import ConfigError
 from runner.types import TensorType
 from runner.validation.arguments import whole_number
-from runner.validation.keywords import KeywordNames
+from runner.validation.rules import KeywordNames
 
 
 class Transform(KeywordNames, ABC):

@@ -7,7 +7,6 @@ from runner.importer.rules import (
     indexing as indexing,
     products as products,
     recurrent as recurrent,
-    reductions as reductions,
     resizing as resizing,
     shape as shape,
 )

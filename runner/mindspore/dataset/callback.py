@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from runner.dataset.events import DSCallback, DSRunContext
+from runner.dataset.prefetch import DSCallback, DSRunContext
 from runner.errors import ConfigError
 from runner.train.callback.base import Callback
 

@@ -8,8 +8,8 @@ import numpy as np
 from runner import dtype as dt, ops
 from runner.core.values import Tensor, Value
 from runner.errors import ConfigError
+from runner.nn.basic import CellList
 from runner.nn.cell import Cell
-from runner.nn.container import CellList
 from runner.nn.convolution import AvgPool2d, Conv2d
 from runner.ops.array import require
 from runner.ops.convolution.windows import Pair, Windows

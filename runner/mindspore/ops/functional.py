@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.structure import map_values, values_of
-from runner.core.values import Symbol, Tensor, Value
+from runner.core.values import Symbol, Tensor, Value, map_values, values_of
 from runner.errors import ConfigError, ShapeError
 from runner.mindspore.ops.indexing import ScatterNdUpdate, ScatterUpdate
 from runner.mindspore.ops.reductions import AddN

@@ -15,7 +15,7 @@ import numpy as np
 from runner.core.values import Tensor
 from runner.errors import ConfigError, ShapeError
 from runner.nn.cell import Cell
-from runner.validation.keywords import KeywordNames
+from runner.validation.rules import KeywordNames
 
 
 @runtime_checkable

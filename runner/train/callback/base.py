@@ -6,8 +6,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 
 from runner.errors import ConfigError
-from runner.validation.keywords import KeywordNames
-from runner.validation.rules import Frozen
+from runner.validation.rules import Frozen, KeywordNames
 
 # The hooks of `Callback` that take only the run context: `CallbackList.fire` calls them.
 Event = Literal["begin", "epoch_begin", "step_begin", "step_end", "sink_left", "epoch_end", "end"]

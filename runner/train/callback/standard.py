@@ -22,8 +22,7 @@ from runner.nn.cell import Cell
 from runner.train.callback.base import Callback, CallbackParameters, RunContext, step_in_epoch
 from runner.train.checkpoint.parameters import appended_numbers, save_checkpoint
 from runner.validation.arguments import at_least, flag, one_of, scalar, whole
-from runner.validation.keywords import KeywordNames
-from runner.validation.rules import MAX_COUNT, Rule
+from runner.validation.rules import MAX_COUNT, KeywordNames, Rule
 
 
 def check_losses(parameters: CallbackParameters) -> None:

@@ -10,7 +10,7 @@ from runner.dataset.vision.array_transforms import (
     Rescale as Rescale,
     Resize as Resize,
 )
-from runner.mindspore.vision.array_transforms import (
+from runner.mindspore.dataset.array_transforms import (
     AutoContrast as AutoContrast,
     CutMixBatch as CutMixBatch,
     CutOut as CutOut,

@@ -1,4 +1,4 @@
-from runner.mindspore.vision.pillow_transforms import (
+from runner.mindspore.dataset.pillow_transforms import (
     HWC2CHW as HWC2CHW,
     AutoContrast as AutoContrast,
     CenterCrop as CenterCrop,

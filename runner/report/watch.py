@@ -13,8 +13,8 @@ from runner import rundir
 from runner.errors import ConfigError
 from runner.host.console import ConsoleStream, visible
 from runner.host.json import without_lists
+from runner.report.list import EVALUATION, default_folders, find_runs
 from runner.report.record import MetricsTail, RunRecord, is_number
-from runner.report.runs.list import EVALUATION, default_folders, find_runs
 from runner.rundir import is_run, run_directories
 
 # How far a run is: its state, epoch, step, loss and speed, from its files.

@@ -39,8 +39,8 @@ from runner.dataset.vision.image import (
 )
 from runner.dataset.visits import Draws, draws_of_call
 from runner.errors import ConfigError
-from runner.mindspore.vision import kernels
-from runner.mindspore.vision.array_transforms import (
+from runner.mindspore.dataset import kernels
+from runner.mindspore.dataset.array_transforms import (
     ATTEMPTS,
     DEFAULT_RATIO,
     DEFAULT_SCALE,

@@ -33,8 +33,8 @@ from runner.dataset.vision.image import (
 )
 from runner.dataset.visits import Draws, draws_of_call
 from runner.errors import ConfigError
-from runner.mindspore.vision import kernels
-from runner.mindspore.vision.kernels import affine, rotation, warp
+from runner.mindspore.dataset import kernels
+from runner.mindspore.dataset.kernels import affine, rotation, warp
 from runner.validation.arguments import above, as_list, finite_number, flag, whole_number
 
 LARGEST_FACTOR = float(1 << 24)

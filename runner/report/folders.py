@@ -14,8 +14,8 @@ from runner.host import files
 from runner.host.console import visible
 from runner.host.files import real_path
 from runner.host.process import is_of_this_machine
+from runner.report.list import default_folders
 from runner.report.record import RunRecord
-from runner.report.runs.list import default_folders
 from runner.rundir import (
     directories_of,
     foreign,

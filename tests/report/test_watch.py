@@ -12,9 +12,9 @@ from tables import table
 from terminals import on_terminal
 
 from runner import cli
+from runner.report import watch
 from runner.report.record import MetricsTail
-from runner.report.runs import watch
-from runner.report.runs.watch import Progress
+from runner.report.watch import Progress
 
 LONG = ("epochs=100000", "hydra.run.dir=r", "dataset=synthetic", "dataset.num_samples=64", "callbacks=quiet")
 

@@ -17,14 +17,7 @@ from runner.config.code import OUTPUTS, SWEEPS, project
 from runner.errors import ConfigError, nearest
 from runner.host.console import visible
 from runner.host.json import without_lists
-from runner.report.record import (
-    RunRecord,
-    format_value,
-    is_number,
-    last_events,
-    metric_text,
-    open_console,
-)
+from runner.report.record import RunRecord, format_value, is_number, last_events, metric_text, open_console
 from runner.rundir import run_directories
 from runner.validation.rules import Frozen
 

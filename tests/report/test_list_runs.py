@@ -11,7 +11,7 @@ from terminals import on_terminal
 from runner import cli
 from runner.config.groups.entries import BUILT_IN
 from runner.nn.metrics.base import direction_of, is_scalar
-from runner.report.runs.list import LARGER_IS_BETTER
+from runner.report.list import LARGER_IS_BETTER
 
 
 @pytest.fixture(autouse=True)

@@ -1,1 +1,0 @@
-"""Commands about the runs in a folder: list, select, remove, follow."""
