@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from runner.communication.world import world
+from runner.core.current import Current
 from runner.errors import ConfigError, known_names
 from runner.validation.rules import FREE, Invalid, Rule, invalid_value_error, validate
 
@@ -104,7 +105,7 @@ _SETTINGS = {
 }
 _DEFAULTS = {name: setting.default for name, setting in _SETTINGS.items()}
 
-_settings = dict(_DEFAULTS)
+_PRESENT: Current[dict[str, Any]] = Current("settings of data parallelism", dict(_DEFAULTS))
 _built_with: WeakKeyDictionary[Any, tuple[str, ...]] = WeakKeyDictionary()  # cell -> settings that it depends on
 
 
@@ -122,13 +123,13 @@ def set_auto_parallel_context(**settings: Any) -> None:
     cell of a training (`Model` with an optimizer, `nn.TrainOneStepCell`), or for `sync_batch_norm` a BatchNorm layer.
     """
     made = {name: _checked(name, value) for name, value in settings.items()}
-    changed = {name for name, value in made.items() if value != _settings[name]}
+    changed = {name for name, value in made.items() if value != _PRESENT.get()[name]}
     for cell, names in _built_with.items():
         if found := sorted(changed.intersection(names)):
             rows = {"setting": ", ".join(found), "built with it": type(cell).__name__}
             repair = "call it before, or context.reset_auto_parallel_context() for another training"
             raise ConfigError("set_auto_parallel_context must precede what it determines", **rows, repair=repair)
-    _settings.update(made)
+    _PRESENT.get().update(made)
 
 
 def get_auto_parallel_context(attr_key: str) -> Any:
@@ -138,24 +139,24 @@ def get_auto_parallel_context(attr_key: str) -> Any:
     """
     _check_name(attr_key)
     found = {"device_num": world().size, "global_rank": world().rank}
-    return found.get(attr_key) if _settings[attr_key] is None else _settings[attr_key]
+    return found.get(attr_key) if _PRESENT.get()[attr_key] is None else _PRESENT.get()[attr_key]
 
 
 def reset_auto_parallel_context() -> None:
     """Restore all defaults. Existing cells keep the settings that they were built with, and no longer prevent new
     settings."""
-    _settings.update(_DEFAULTS)
+    _PRESENT.get().update(_DEFAULTS)
     _built_with.clear()
 
 
 def settings() -> dict[str, Any]:
     """All settings; None: as mpirun launched the process."""
-    return dict(_settings)
+    return dict(_PRESENT.get())
 
 
 def is_data_parallel() -> bool:
     """Whether training steps built now sum their gradients over all ranks."""
-    return bool(_settings["parallel_mode"] == ParallelMode.DATA_PARALLEL)
+    return bool(_PRESENT.get()["parallel_mode"] == ParallelMode.DATA_PARALLEL)
 
 
 def reduces_gradients(step: Any) -> bool:
@@ -167,7 +168,7 @@ def reduces_gradients(step: Any) -> bool:
 def synchronizes_batch_norm(layer: Any) -> bool:
     """Whether a batch normalisation layer that is being built trains with the statistics of all ranks; this can no
     longer change."""
-    is_set = bool(_settings["sync_batch_norm"])
+    is_set = bool(_PRESENT.get()["sync_batch_norm"])
     _built_with[layer] = ("sync_batch_norm", "parallel_mode") if is_set else ("sync_batch_norm",)
     return is_set and is_data_parallel()
 
@@ -175,12 +176,12 @@ def synchronizes_batch_norm(layer: Any) -> bool:
 @contextmanager
 def applied(**settings: Any) -> Iterator[None]:
     """Inside, these validated settings hold for networks that are built."""
-    before = dict(_settings)
-    _settings.update(settings)
+    before = dict(_PRESENT.get())
+    _PRESENT.get().update(settings)
     try:
         yield
     finally:
-        _settings.update(before)
+        _PRESENT.get().update(before)
 
 
 def _checked(name: str, value: Any) -> Any:

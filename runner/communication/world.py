@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from runner.core.current import Current
 from runner.errors import ConfigError, TrainingError
 
 # Sums over all ranks in the order of ranks: the same bits on every rank and in every run.
@@ -287,17 +288,17 @@ class World:
         """Terminate all ranks immediately."""
 
 
-_present = [World()]
+WORLD: Current[World] = Current("world", World())
 
 
 def world() -> World:
     """The world of this process."""
-    return _present[0]
+    return WORLD.get()
 
 
 def enter(joined: World) -> World:
     """Replace the world of this process."""
-    _present[0] = joined
+    WORLD.of_process = joined
     return joined
 
 

@@ -18,6 +18,7 @@ from runner.communication.settings import (
     set_auto_parallel_context as set_auto_parallel_context,
 )
 from runner.communication.world import process_number, world
+from runner.core.current import Current
 from runner.core.graph import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
 from runner.core.precision import DEFAULT, Policy, policy
 from runner.device import Device
@@ -125,9 +126,9 @@ _DEFAULTS: dict[str, Any] = {
     "profiling_options": "training_trace",
     **DEFAULTS,
 }
-_settings = dict(_DEFAULTS)
+_SETTINGS: Current[dict[str, Any]] = Current("settings of the context", dict(_DEFAULTS))
 _observers: dict[str, GraphObserver] = {}  # by folder: each numbers its files for the lifetime of the process
-_value_observers: list[ValueObserver] = []  # the innermost one is last
+_OBSERVER: Current[ValueObserver | None] = Current("observer of values", None)
 _dumpers: dict[str, ValueObserver] = {}  # by the value of MINDSPORE_DUMP_CONFIG
 
 
@@ -150,15 +151,15 @@ def set_context(**settings: Any) -> None:
 
 def get_context(attr_key: str) -> Any:
     """A setting. Raises ConfigError for an unknown name."""
-    if attr_key not in _settings:
+    if attr_key not in _SETTINGS.get():
         raise _unknown(attr_key)
-    return _settings[attr_key]
+    return _SETTINGS.get()[attr_key]
 
 
 @contextmanager
 def preserved() -> Iterator[None]:
     """Context: all settings are restored at its end."""
-    before = dict(_settings)
+    before = dict(_SETTINGS.get())
     try:
         yield
     finally:
@@ -171,8 +172,8 @@ def reset_context() -> None:
 
 
 def _change(settings: dict[str, Any]) -> None:
-    _settings.update(settings)
-    effects.print_to(_settings["print_file_path"])
+    _SETTINGS.get().update(settings)
+    effects.print_to(_SETTINGS.get()["print_file_path"])
 
 
 def print_file_is_unused() -> bool:
@@ -182,17 +183,17 @@ def print_file_is_unused() -> bool:
 
 def reserves_class_names() -> bool:
     """Whether scopes contain class names."""
-    return bool(_settings["reserve_class_name_in_scope"])
+    return bool(_SETTINGS.get()["reserve_class_name_in_scope"])
 
 
 def precision() -> Policy | None:
     """The precision policy of networks; None casts nothing."""
-    return policy(_settings["precision_mode"])
+    return policy(_SETTINGS.get()["precision_mode"])
 
 
 def device() -> Device:
     """The device of graph mode."""
-    return Device(target=_settings["device_target"], id=_settings["device_id"])
+    return Device(target=_SETTINGS.get()["device_target"], id=_SETTINGS.get()["device_id"])
 
 
 def graph_observer() -> GraphObserver:
@@ -200,9 +201,9 @@ def graph_observer() -> GraphObserver:
 
     Raises as `set_context`, and BusyError when the folder belongs to another run.
     """
-    if not _settings["save_graphs"] or world().rank:
+    if not _SETTINGS.get()["save_graphs"] or world().rank:
         return NO_GRAPHS
-    path = os.path.abspath(_settings["save_graphs_path"])
+    path = os.path.abspath(_SETTINGS.get()["save_graphs_path"])
     if path not in _observers:
         directory = OutputDirectory(Path(path), "save_graphs_path", GRAPH_FILES)
         if world().size == 1:  # several ranks would have to agree on it
@@ -219,8 +220,8 @@ def value_observer() -> ValueObserver:
     Raises ConfigError when its file is invalid, BusyError when its folder belongs to another run, and StorageError when
     that cannot be written.
     """
-    if _value_observers:
-        return _value_observers[-1]
+    if (inside := _OBSERVER.get()) is not None:
+        return inside
     config = os.environ.get(dump.VARIABLE)
     if not config:
         return NO_VALUES
@@ -259,9 +260,9 @@ def profiling_settings() -> profile.ProfileSettings | None:
     is created. Raises ConfigError for a folder that no longer exists, BusyError for one that belongs to another run,
     StorageError for one that cannot be created.
     """
-    if not _settings["enable_profiling"]:
+    if not _SETTINGS.get()["enable_profiling"]:
         return None
-    settings = _profile(_settings["profiling_options"])
+    settings = _profile(_SETTINGS.get()["profiling_options"])
     _claim(OutputDirectory(settings.result_path, "profiling_options.result_path", PROFILE_FILES))
     return settings
 
@@ -274,11 +275,8 @@ def _profile(options: str) -> profile.ProfileSettings:
 @contextmanager
 def observing(observer: ValueObserver) -> Iterator[None]:
     """Context: training steps and calls of cells are observed by this observer."""
-    _value_observers.append(observer)
-    try:
+    with _OBSERVER.using(observer):
         yield
-    finally:
-        _value_observers.pop()
 
 
 def _validate(name: str, value: Any) -> Any:

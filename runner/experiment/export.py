@@ -35,7 +35,7 @@ from runner.host.files import make_directory, write_atomically
 from runner.host.json import read_optional
 from runner.host.process import stopped_by_signals
 from runner.nn.optim.optimizer import Optimizer
-from runner.ops.random import COUNTER
+from runner.ops.random import random_counter
 from runner.train import onnx_export
 from runner.train.checkpoint import load_param_into_net
 from runner.train.checkpoint.state import encode, write_folder
@@ -307,7 +307,7 @@ class Verification:
         network = self.run.experiment.model
         set_arrays(network.train_network, self.run.state)
         data = dict(zip(self.step.columns, self.batch[:-1], strict=False))
-        COUNTER.begin_batch(0)
+        random_counter().begin_batch(0)
         returned = network.predict(*data.values())
         outputs = [y.array for y in (returned if isinstance(returned, tuple) else (returned,))]
         for name, proto in (("network.onnx", model), ("inference.onnx", inference)):
@@ -336,8 +336,8 @@ class Verification:
         model.network.set_train(True)
         for start in starts:
             set_arrays(model.train_network, start)
-            COUNTER.begin_training(model, 0)
-            COUNTER.begin_step(0)
+            random_counter().begin_training(model, 0)
+            random_counter().begin_step(0)
             with use_precision(model.precision):
                 loss = model.train_step(self.batch)[0]
             after = arrays_of(model.train_network)

@@ -31,7 +31,7 @@ from runner.observe import dump as dumps, graph as observe_files, profile
 from runner.observe.dump.settings import FILES as DUMP_FILES, PATH_KEY
 from runner.observe.graph.folder import FILES as GRAPH_FILES, check_folder
 from runner.observe.profile.settings import FILES as PROFILE_FILES
-from runner.ops.random import COUNTER
+from runner.ops.random import random_counter
 from runner.rundir import OutputDirectory
 from runner.train import profile as profiler
 from runner.train.callback import Callback, RunContext
@@ -271,7 +271,7 @@ class StepGraphWriter(Callback):
     def begin(self, run_context: RunContext) -> None:
         # No parameter of the network, but of a step that draws random numbers.
         step = run_context.original_args().cur_step_num
-        self.start[COUNTER.parameter.name] = COUNTER.of_steps(step, 1).reshape(())
+        self.start[random_counter().parameter.name] = random_counter().of_steps(step, 1).reshape(())
 
     def step_end(self, run_context: RunContext) -> None:
         if self.start and self.experiment.model.programs and not self.path.exists():

@@ -35,7 +35,7 @@ from runner.nn.metrics.base import AnyMetric, is_scalar
 from runner.nn.steps import GraphStep
 from runner.nn.wrap import WithEvalCell
 from runner.observe import dump as dumps
-from runner.ops.random import COUNTER
+from runner.ops.random import random_counter
 from runner.train import setup
 from runner.train.callback import Callback, CallbackParameters, RunContext, check_losses
 from runner.train.checkpoint.initial_weights import InitialWeights
@@ -101,7 +101,7 @@ def _read(network: nn.Cell, read: Callable[[], Any]) -> Any:
 @contextmanager
 def run_environment(config: RunConfig) -> Iterator[None]:
     """Inside, the seed and the context of a run are set."""
-    with context.preserved(), COUNTER.preserved(), seed.preserved():
+    with context.preserved(), random_counter().preserved(), seed.preserved():
         seed.set_seed(config.seed)
         context.set_context(
             mode=MODES[config.mode],

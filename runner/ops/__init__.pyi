@@ -1,4 +1,4 @@
-from runner.mindspore.ops.composed import (
+from runner.mindspore.ops.compositions import (
     LRN as LRN,
     BCEWithLogitsLoss as BCEWithLogitsLoss,
     BinaryCrossEntropy as BinaryCrossEntropy,

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from runner import dtype as dt
+from runner.core.current import Current
 from runner.core.interpreter import current
 from runner.core.operators import Effect, family, primitive
 from runner.core.values import Tensor, Value
@@ -208,20 +209,20 @@ def _parse_entry(value: int | memoryview) -> str | Tensor:
 # The destination of prints: the screen, or a file while `print_file_path` is set.
 
 _files: dict[str, PrintFile] = {}  # all files of this process, so that it can continue them
-_current = [""]  # the path of the current file, or "" for the screen
+_FILE: Current[str] = Current("print file", "")  # the path of the file, or "" for the screen
 
 
 def write(parts: Sequence[Part]) -> None:
     """Print strings and tensors, each on its own line. Raises StorageError when a file cannot be written."""
-    if _current[0]:
-        _files[_current[0]].append(parts)
+    if _FILE.get():
+        _files[_FILE.get()].append(parts)
     elif parts:
         print(text(parts), flush=True)  # noqa: T201  the operator's purpose
 
 
 def is_unused() -> bool:
     """Whether a file is selected, and no operator has printed to it."""
-    return bool(_current[0]) and _files[_current[0]].is_empty
+    return bool(_FILE.get()) and _files[_FILE.get()].is_empty
 
 
 def print_to(path: str) -> None:
@@ -229,13 +230,13 @@ def print_to(path: str) -> None:
 
     The previous file is closed, and continued when it is selected again.
     """
-    if path == _current[0]:
+    if path == _FILE.get():
         return
-    if _current[0]:
-        _files[_current[0]].close()
+    if _FILE.get():
+        _files[_FILE.get()].close()
     if path:
         _files.setdefault(path, PrintFile(Path(path)))
-    _current[0] = path
+    _FILE.of_process = path
 
 
 # Print.
@@ -307,7 +308,7 @@ def _is_known(part: object) -> bool:
 # An operator emits in every step, in both modes and inside sinks. `NewestValues` keeps the newest value of each name; a
 # network whose values are not recorded only computes them.
 
-_collections: list["NewestValues"] = []  # those that are open
+_OPEN: Current[list["NewestValues"]] = Current("collections of summaries", [])
 
 
 class NewestValues:
@@ -317,12 +318,12 @@ class NewestValues:
         self._values: dict[tuple[str, str], np.ndarray] = {}
 
     def __enter__(self) -> Self:
-        _collections.append(self)
+        _OPEN.get().append(self)
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self in _collections:
-            _collections.remove(self)
+        if self in _OPEN.get():
+            _OPEN.get().remove(self)
 
     def keep(self, plugin: str, tag: str, value: np.ndarray) -> None:
         """Replace the value of a name by a copy of this one: its memory belongs to the step."""
@@ -369,7 +370,7 @@ class SummaryOperator(Effect):
         return len(kind.shape) > 0
 
     def emit(self, *arrays: np.ndarray) -> None:
-        for collection in _collections:
+        for collection in _OPEN.get():
             collection.keep(self.plugin, self.tag, arrays[0])
 
 

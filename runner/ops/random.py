@@ -19,6 +19,7 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.communication.world import world
+from runner.core.current import Current
 from runner.core.interpreter import current
 from runner.core.lowering import Builder
 from runner.core.operators import ComposedOperator, Gradient, Primitive, primitive
@@ -142,7 +143,7 @@ class RandomCounter:
 
 def use_counter(*seeds: int) -> tuple[int, Value]:
     """The stream of an operator with these seeds, and the counter, which is increased for this draw."""
-    counter, interpreter = COUNTER.parameter, current()
+    counter, interpreter = random_counter().parameter, current()
     drawn = counter + 1
     interpreter.assign(counter, drawn)
     return stream_of(*seeds, world().rank), drawn
@@ -154,8 +155,15 @@ def _origin(global_seed: int, purpose: str, training: int) -> int:
     return stream_of(global_seed & MASK, global_seed >> 32, crc32(purpose.encode()), training)
 
 
-COUNTER = RandomCounter()
-host_seed.on_change(COUNTER.restart)
+COUNTER: Current[RandomCounter] = Current("random counter", RandomCounter())
+
+
+def random_counter() -> RandomCounter:
+    """The counter that random operators draw from now."""
+    return COUNTER.get()
+
+
+host_seed.on_change(lambda: random_counter().restart())
 
 
 # The operator that draws: uniform numbers.

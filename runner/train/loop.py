@@ -22,7 +22,7 @@ from runner.nn.optim.optimizer import scheduled_optimizers, scheduled_step
 from runner.nn.steps import EagerStep, Step
 from runner.nn.wrap import StepCell
 from runner.observe import dump
-from runner.ops.random import COUNTER
+from runner.ops.random import random_counter
 from runner.train.callback import CallbackList, CallbackParameters, RunContext, StepValues
 from runner.train.callback.base import Event
 
@@ -34,7 +34,7 @@ def run_epochs(make: MakeSteps, hooks: CallbackList, run_context: RunContext, to
     cb_params = run_context.original_args()
 
     def fire(event: Event) -> None:
-        COUNTER.begin_event(event, cb_params.cur_step_num)
+        random_counter().begin_event(event, cb_params.cur_step_num)
         hooks.fire(event, run_context)
 
     # A run resumed after the last step of an epoch still has to fire the end of that epoch.
@@ -97,7 +97,7 @@ class StepByStep:
 
     def _run_step(self) -> np.ndarray:
         self.batch = batch = next(self.batches)
-        COUNTER.begin_step(self.number)
+        random_counter().begin_step(self.number)
         with scheduled_step(self._scheduled):
             outputs = self.step(batch) if self.number != self._observed else self._observe(batch)
         self.number += 1

@@ -5,7 +5,7 @@ itself is `run_epochs` (`loop.py`), with steps one by one (`StepByStep`) or in a
 
 A resumed run calls `train(first_step=n)`, after parameters, counters and states of the optimizer were loaded (see
 `checkpoint/state.py`). All else follows from n: the epoch, the batches from that place in it (`Dataset.visits_from`),
-and the numbers that random operators draw in a step (`COUNTER`).
+and the numbers that random operators draw in a step (`random_counter`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from runner.nn.metrics.base import AnyMetric, attach, checked_metrics, update_me
 from runner.nn.steps import EagerStep, GraphStep, Step
 from runner.observe import dump
 from runner.ops.convolution.winograd import winograd_kernels
-from runner.ops.random import COUNTER
+from runner.ops.random import random_counter
 from runner.train import amp, profile
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
 from runner.train.loop import FailureReplay, GradientObserver, MakeSteps, StepByStep, run_epochs, with_elements
@@ -196,11 +196,11 @@ def evaluate(
     cb_params = run_context.original_args()
     for metric in metrics.values():
         metric.clear()
-    with closing(cb_params.valid_dataset.read(0)) as batches, COUNTER.preserved():
+    with closing(cb_params.valid_dataset.read(0)) as batches, random_counter().preserved():
         for arrays in batches:
             cb_params.cur_step_num += 1
             hooks.fire("step_begin", run_context)
-            COUNTER.begin_batch(cb_params.cur_step_num - 1)
+            random_counter().begin_batch(cb_params.cur_step_num - 1)
             outputs = step(arrays)
             cb_params.net_outputs = tuple(map(Tensor, outputs))
             hooks.fire("step_end", run_context)
@@ -359,7 +359,7 @@ class Model(KeywordNames):
         name_inputs(self.train_step, train_dataset)
         self.network.set_train(True)
         total = total_steps(epoch, steps, max_steps)
-        COUNTER.begin_training(self, first_step)
+        random_counter().begin_training(self, first_step)
         with self._running(self.mode, hooks, run_context) as stack:
             self.steps = stack.enter_context(self._open_steps(train_dataset, sunk, first_step, total))
             make = amp.with_overflow_check(self._with_replay(self.steps, train_dataset, first_step), self.train_network)

@@ -18,7 +18,7 @@ from runner.core.values import Parameter, Value, values_of
 from runner.dataset.column import Column, sample_type
 from runner.dataset.pipeline import Dataset
 from runner.errors import ConfigError
-from runner.ops.random import COUNTER, MASK, STRIDE
+from runner.ops.random import MASK, STRIDE, random_counter
 from runner.train.model import Model, inference
 from runner.train.sink import transformed
 from runner.types import TensorType
@@ -155,13 +155,13 @@ def export_step(model: Model, dataset: Dataset) -> ExportedStep:
     """
     types = dataset.column_types()
     model.network.set_train(True)
-    COUNTER.begin_training(model, 0)
+    random_counter().begin_training(model, 0)
     with use_precision(model.precision):
-        is_random = COUNTER.parameter in trace(model.train_network.compute, types, "train_step").parameters
+        is_random = random_counter().parameter in trace(model.train_network.compute, types, "train_step").parameters
         given = [*dataset.get_col_names(), *([STEP] if is_random else [])]
         names = compiler.free_names(given, _taken(model))
         kinds = [*types, *([TensorType(dt.int64, ())] if is_random else [])]
-        step = compiler.export_step(_step(model, len(types)), kinds, "train_step", names, {COUNTER.parameter})
+        step = compiler.export_step(_step(model, len(types)), kinds, "train_step", names, {random_counter().parameter})
     carried = {p.name: p.name + UPDATED for p in step.graph.updates}
     counter = names[-1] if is_random else None
     return ExportedStep(
@@ -182,14 +182,14 @@ def export_network(model: Model, dataset: Dataset, metadata: Mapping[str, str]) 
     types = dataset.column_types()[:-1]
     names = compiler.free_names(dataset.get_col_names()[:-1], _taken(model))
     with inference(model.network, model.precision):
-        COUNTER.begin_batch(0)
-        compute, fixed = model.network.compute, {COUNTER.parameter}
+        random_counter().begin_batch(0)
+        compute, fixed = model.network.compute, {random_counter().parameter}
         return compiler.export_network(compute, types, "network", input_names=names, metadata=metadata, fixed=fixed)
 
 
 def _taken(model: Model) -> set[str]:
     """The names of other values in the models."""
-    parameters = [p.name for p in (COUNTER.parameter, *model.train_network.get_parameters())]
+    parameters = [p.name for p in (random_counter().parameter, *model.train_network.get_parameters())]
     return {LOSS, LOSSES, ACCURACY, *parameters, *(name + UPDATED for name in parameters)}
 
 
@@ -200,7 +200,7 @@ def _step(model: Model, columns: int) -> Callable[..., dict[str, Value]]:
         batch, numbers = operands[:columns], operands[columns:]
         for number in numbers:
             with current().use_precision(None):
-                current().assign(COUNTER.parameter, _place(number))
+                current().assign(random_counter().parameter, _place(number))
         with _loss_operands(model.loss_fn) as read:
             outputs = list(values_of(model.train_network.compute(*batch)))
         if not outputs:
@@ -211,8 +211,8 @@ def _step(model: Model, columns: int) -> Callable[..., dict[str, Value]]:
 
 
 def _place(number: Value) -> Value:
-    """The counter at the beginning of a step, as `COUNTER.of_steps`."""
-    return ops.BitwiseAnd()(number * STRIDE + int(COUNTER.of_steps(0, 1)[0]), MASK)
+    """The counter at the beginning of a step, as `random_counter().of_steps`."""
+    return ops.BitwiseAnd()(number * STRIDE + int(random_counter().of_steps(0, 1)[0]), MASK)
 
 
 class _Operands:

@@ -32,7 +32,7 @@ from runner.errors import ConfigError, RunnerError
 from runner.nn.cell import Cell
 from runner.nn.optim.optimizer import scheduled_optimizers
 from runner.nn.steps import DebugPrograms
-from runner.ops.random import COUNTER
+from runner.ops.random import random_counter
 from runner.types import TensorType
 
 # The transforms of a dataset in operators: inside of sinks, and of exported networks.
@@ -159,7 +159,7 @@ class Sink:
         steps, size = visits.shape
         program = self._program(size)
         rates = [optimizer.next_rates(steps) for optimizer in self._scheduled]
-        counts = [COUNTER.of_steps(self._made, steps)] if program.restarted else []
+        counts = [random_counter().of_steps(self._made, steps)] if program.restarted else []
         if self.values.next_step(self._made) == self._made:
             self._observe(visits[0], rates)
         start = time.perf_counter()
@@ -176,7 +176,7 @@ class Sink:
         """Report the values of the next step to the observer."""
         for optimizer, next_rates in zip(self._scheduled, rates, strict=True):
             optimizer.set_rates(next_rates, 0)
-        COUNTER.begin_step(self._made)
+        random_counter().begin_step(self._made)
         self._debug(self._made, self.dataset.fetch(visits))
 
     def _take(self, limit: int) -> np.ndarray:
@@ -228,7 +228,8 @@ class Sink:
                 scanned = {n: t.with_shape(size, *t.shape[1:]) for n, t in zip(names, kinds, strict=True)}
                 columns, fetch = {}, _identity
             stepped = [rate for optimizer in self._scheduled for rate in optimizer.schedules]
-            arguments = fetch, scanned, columns, stepped, {COUNTER.parameter}, self.device, self.root, self.observer
+            counter = {random_counter().parameter}
+            arguments = fetch, scanned, columns, stepped, counter, self.device, self.root, self.observer
             self.programs[size] = compiler.SunkProgram(self.cell.compute, *arguments)
         return self.programs[size]
 

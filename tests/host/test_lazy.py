@@ -16,7 +16,7 @@ def told(code: str) -> str:
     [
         ("runner.ops.Tanh", "runner.ops.activation", "runner.ops.normalization"),
         ("runner.ops.normalization", "runner.ops.normalization", "runner.ops.distributions"),
-        ("runner.nn.PReLU", "runner.nn.basic", "runner.nn.basic"),
+        ("runner.nn.PReLU", "runner.nn.basic", "runner.nn.head"),
     ],
 )
 def test_a_name_loads_its_module_and_no_other(asked, loaded, not_loaded):

@@ -17,6 +17,7 @@ import numpy as np
 import models as models  # first: runner has its networks from this package then, and their classes are those of tests
 import runner
 from runner import register, types
+from runner.core import current
 
 INTERNED = (types._INSTANCES,)  # one object for each value, compared by identity: tests hold some of them
 
@@ -37,15 +38,19 @@ class ModuleState:
         modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "runner"]
         named = [(n, v) for module in modules for n, v in vars(module).items() if type(v) in CONTAINERS]
         found = {id(value): value for name, value in named if not name.startswith("__")}
+        found |= {id(x.of_process): x.of_process for x in current.PIECES if type(x.of_process) in CONTAINERS}
         for table in INTERNED:
             found.pop(id(table))
         for kind in register.KINDS.values():
             list(kind.values())  # loads the late ones
             found[id(kind._entries)] = kind._entries
         self._kept = [(value, type(value)(value)) for value in found.values()]
+        self._pieces = [(piece, piece.of_process) for piece in current.PIECES]
 
     def restore(self) -> None:
-        """Give every container, in place, the members that it had at first."""
+        """Give every container, in place, the members that it had at first, and the process its state."""
+        for piece, value in self._pieces:
+            piece.of_process = value
         for container, members in self._kept:
             if not _has_members(container, members):
                 container.clear()

@@ -28,7 +28,7 @@ from runner.types import TensorType
 @pytest.fixture
 def several(monkeypatch):
     made = Several()
-    monkeypatch.setattr(world, "_present", [made])
+    monkeypatch.setattr(world.WORLD, "of_process", made)
     return made
 
 
@@ -405,7 +405,7 @@ class Cards(Several):
 
 @pytest.mark.parametrize("dumps", [True, False])
 def test_some_ranks_cannot_dump_without_the_others(monkeypatch, dumps):
-    monkeypatch.setattr(world, "_present", [Cards(2)])
+    monkeypatch.setattr(world.WORLD, "of_process", Cards(2))
     with pytest.raises(ConfigError) as caught:
         start_up.check_all_or_none(dumps)
     without = "0" if dumps else "1"
@@ -415,5 +415,5 @@ def test_some_ranks_cannot_dump_without_the_others(monkeypatch, dumps):
 def test_the_number_of_a_process_is_its_rank_or_that_of_its_card(monkeypatch):
     """Cards of two machines have equal numbers, and the CPU has none."""
     assert [world.process_number(card) for card in (None, 0, 3)] == [0, 0, 3]
-    monkeypatch.setattr(world, "_present", [Several(4)])
+    monkeypatch.setattr(world.WORLD, "of_process", Several(4))
     assert [world.process_number(card) for card in (None, 0, 3)] == [1, 1, 1]

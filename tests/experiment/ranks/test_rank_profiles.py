@@ -80,7 +80,7 @@ def both(request, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         for place in (None, folder):
             one = Slowly()
-            patch.setattr(world, "_present", [one])
+            patch.setattr(world.WORLD, "of_process", one)
             made.append(trained(request.param, place, parameter_broadcast=True))
             assert world.world() is one
             told.append(one.told)

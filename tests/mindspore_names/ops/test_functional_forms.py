@@ -203,6 +203,17 @@ def test_functions_of_python_values():
 
 def test_synonyms():
     names = {name for name, value in served().items() if isinstance(value, type) and value.__name__ != name}
-    assert names == {"FastGelu", "GatherV2", "Gelu", "Inv", "Pack", "SparseGatherV2", "TensorAdd", "Unpack", "identity"}
+    assert names == {
+        "FastGelu",
+        "GatherV2",
+        "Gelu",
+        "Inv",
+        "Pack",
+        "SparseGatherV2",
+        "TensorAdd",
+        "Unpack",
+        "identity",
+        "make_slice",
+    }
     assert ops.TensorAdd is ops.Add
     assert ops.GatherV2()(Tensor([1.0, 2.0]), Tensor([1]), 0).asnumpy().tolist() == [2.0]
