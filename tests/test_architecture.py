@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 import pytest
+from code_lines import code_lines
 
 ROOT = Path(__file__).parents[1]
 
@@ -120,6 +121,11 @@ REFERENCE_HAS_BOTH = (
     {"dtype", "ops"},
 )
 FUNCTION_LINES = 40
+# Lines of code in `runner/` (no blanks, comments and docstrings), a ratchet: it falls with the code, and rises only in
+# a commit that says what the new lines are for.
+CODE_LINES, SLACK = 51_150, 400
+# Bases with exactly one subclass: a class that is cut in two so that it stands in two places.
+SINGLE_SUBCLASSES = 18
 # What is longer, and why it is better so.
 LONG_FUNCTIONS: dict[str, str] = {}
 _MODULE_NAME = re.compile(r"(?:runner|models)(?:\.\w+)+(?::\w+)?")
@@ -292,6 +298,24 @@ def class_complaints(known: dict[str, Module]) -> Iterator[str]:
             yield f"{name} is a class in {' and '.join(sorted(places))}"
 
 
+def single_subclasses(known: dict[str, Module]) -> list[str]:
+    """The classes that have exactly one subclass. Of several classes with one name, imports say which one is meant."""
+    homes, subclasses = defaultdict(set), defaultdict(set)
+    classes = [(m, n) for m in known.values() for n in m.tree.body if isinstance(n, ast.ClassDef)]
+    for module, node in classes:
+        homes[node.name].add(module.name)
+    for module, node in classes:
+        sources = [n for n in module.tree.body if isinstance(n, ast.ImportFrom)]
+        imported = {a.asname or a.name: (n.module, a.name) for n in sources for a in n.names}
+        for base in node.bases:
+            written = ast.unparse(base.value if isinstance(base, ast.Subscript) else base).rpartition(".")[2]
+            source, name = imported.get(written, (module.name, written))
+            places = homes[name] & {source} or homes[name]
+            if places:
+                subclasses[sorted(places)[0], name].add((module.name, node.name))
+    return sorted(f"{home}.{name}" for (home, name), found in subclasses.items() if len(found) == 1)
+
+
 def third_party_complaints(module: Module) -> Iterator[str]:
     for name in module.imports():
         allowed = THIRD_PARTIES.get(name.split(".")[0])
@@ -435,6 +459,22 @@ def test_nothing_imports_models():
 
 def test_sizes():
     assert everything(size_complaints) == []
+
+
+def test_code_does_not_grow_unseen():
+    lines = sum(code_lines(module.text) for module in RUNNER.values())
+    assert lines <= CODE_LINES, f"{lines} lines of code: raise CODE_LINES in a commit that says what they are for"
+    assert lines > CODE_LINES - SLACK, f"{lines} lines of code: lower CODE_LINES, so that the gain is kept"
+
+
+def test_no_class_is_cut_in_two():
+    assert len(single_subclasses(RUNNER)) <= SINGLE_SUBCLASSES, single_subclasses(RUNNER)
+
+
+def test_a_base_with_one_subclass_is_found():
+    base = Module("runner.a", "class A: ...\nclass B: ...\nclass C(B): ...\nclass D(B): ...")
+    other = Module("runner.b", "from runner.a import A\nclass E(A[int]): ...")
+    assert single_subclasses({"runner.a": base, "runner.b": other}) == ["runner.a.A"]
 
 
 def test_exceptions_are_still_needed():

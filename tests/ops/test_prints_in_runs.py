@@ -56,7 +56,7 @@ def test_a_run_prints_to_its_file_and_not_to_the_screen(mode, sunk, capsys):
     assert batches > 0
     assert parts[::2] == (["training"] * 3 + ["evaluation"] * batches) * 2
     assert all(np.shape(part) == (1, 10) for part in parts[1::2])
-    assert effects._current == [""]  # what follows goes to the screen again
+    assert effects._FILE.get() == ""  # what follows goes to the screen again
 
 
 @pytest.mark.parametrize("mode", ["graph", "pynative"])
