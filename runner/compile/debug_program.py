@@ -24,8 +24,8 @@ from runner.types import TensorType
 class DebugProgram:
     """Compile `function` so that the values which `observer` selects are outputs.
 
-    It contains every traced operator, as PyNative mode does: operators are lowered in the forms that the program of the
-    step uses, but nothing is folded, merged or eliminated. Each path through the branches of the function is a program
+    It contains every traced operator, as PyNative mode does: operators have the lowerings of the program of the step,
+    but nothing is folded, merged or eliminated. Each path through the branches of the function is a program
     of its own, with the operators that PyNative mode would execute. Raises as `Program`.
     """
 
@@ -129,6 +129,6 @@ def _layouts(nodes: Sequence[Node]) -> Mapping[Value, Layout]:
     """The values that are not stored as NCHW: batch last, also for those in tiles, which file formats cannot name."""
     layouts: dict[Value, Layout] = {}
     for node in nodes:
-        pairs = with_layouts(node.outputs, node.form.results if node.form else ())
+        pairs = with_layouts(node.outputs, node.lowering.results if node.lowering else ())
         layouts.update((y, LAST) for y, layout in pairs if layout is not PLAIN and y.ndim == 4)
     return layouts

@@ -99,7 +99,7 @@ def _operator(node: Node) -> dict[str, Any]:
         "attributes": {f.name: _plain(getattr(node.op, f.name)) for f in fields(node.op)},
         "inputs": [_type(x) for x in node.inputs],
         "outputs": [_type(x) for x in node.outputs],
-        "form": None if node.form is None else node.form.name,
+        "form": None if node.lowering is None else node.lowering.name,
     }
 
 

@@ -61,7 +61,7 @@ class Executable:
         observer.lowered(graph, lambda number: describe.describe_model(model, graph, number))
         observer.compiled(graph, model)
         # A graph with layouts is optimised and ordered for short lifetimes of values: onnxruntime must not reorder it.
-        self.optimize = not (graph.has_forms or observer.disables_optimization)
+        self.optimize = not (graph.has_lowerings or observer.disables_optimization)
         device = with_channels_last(suited(device, graph), graph)
         self.session: Session | SplitSession = (
             SplitSession(graph, device, self.optimize, layouts)

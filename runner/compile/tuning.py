@@ -20,11 +20,11 @@ import numpy as np
 from runner.compile.onnx.lower import lower
 from runner.compile.passes import PASSES, device_passes, optimize
 from runner.compile.passes.in_parts import MIN_IMAGES, SplitBatch
-from runner.compile.passes.order import forms_of, signature
+from runner.compile.passes.order import lowerings_of, signature
 from runner.compile.program import suited, with_threads
 from runner.compile.session import SPINNING, Session, version
 from runner.core.graph import Graph
-from runner.core.lowering import Form
+from runner.core.lowering import Lowering
 from runner.core.operators import Node
 from runner.core.precision import Needs
 from runner.core.trace import trace
@@ -61,7 +61,7 @@ class Trial:
         device = replace(device, tuning=replace(tuning, spins=SPINS.get(tuning.spins, tuning.spins)))
         self.graph = optimize(graph, device_passes(device))
         model = lower(self.graph).SerializeToString()
-        self.session = Session(model, suited(device, self.graph), optimize=not self.graph.has_forms)
+        self.session = Session(model, suited(device, self.graph), optimize=not self.graph.has_lowerings)
         self._values = [self.session.put(array) for array in (*arrays, *(p.array for p in graph.parameters))]
 
     def results(self) -> list[np.ndarray]:
@@ -138,14 +138,14 @@ def _near(expected: np.ndarray, result: np.ndarray, before: np.ndarray | None) -
     return bool(np.all(np.abs(a - b) <= DEFAULT.relative(kind, kind) * scale + rounding))
 
 
-# The search for a tuning: the size of the parts of a large batch, then one operator after the other, each of its forms
-# against the best step so far.
+# The search for a tuning: the size of the parts of a large batch, then one operator after the other, each of its
+# lowerings against the best step so far.
 #
-# Whole steps are timed, because a form may make adjacent operators slower: they convert its values, or lose columns
+# Whole steps are timed, because a lowering may make adjacent operators slower: they convert its values, or lose columns
 # that they shared. Operators with the most work come first. A change is kept if the step is faster by `GAIN`. At the
 # end the best step must be faster than the default step by as much in a longer comparison; otherwise the default is
-# kept. A form is excluded if its results differ from those of the default step by more than the tolerance of `runner
-# compare`.
+# kept. A lowering is excluded if its results differ from those of the default step by more than the tolerance of
+# `runner compare`.
 
 GAIN = 0.98  # a faster step takes at most this share of the time
 LAST_PAIRS = 3 * PAIRS
@@ -200,7 +200,7 @@ class TuningSearch:
         """Search, and compare the best step with the default one."""
         candidates = 0
         for kind in (self._parts, self._operators, self._settings):
-            changes = list(kind())  # of the best step so far: operators on parts of a batch have other forms
+            changes = list(kind())  # of the best step so far: operators on parts of a batch have other lowerings
             candidates += len(changes)
             for change in changes:
                 if time.perf_counter() > self.end:
@@ -240,21 +240,25 @@ class TuningSearch:
             yield f"parts of {images} images", partial(_with_settings, images=images)
 
     def _operators(self) -> Iterator[Change]:
-        for name, forms in self._signatures():
-            yield from self._forms(name, forms)
+        for name, lowerings in self._signatures():
+            yield from self._lowerings(name, lowerings)
 
-    def _signatures(self) -> list[tuple[str, list[Form]]]:
-        """The signatures with several forms, those with the most work first."""
+    def _signatures(self) -> list[tuple[str, list[Lowering]]]:
+        """The signatures with several lowerings, those with the most work first."""
         nodes_of: dict[str, list[Node]] = {}
         for node in self.best.graph.nodes:
             if ("GA" if node.op.needs is Needs.HALF else "RL") in self.modes:
                 nodes_of.setdefault(signature(node), []).append(node)
-        many = {name: forms for name, nodes in nodes_of.items() if len(forms := forms_of(nodes[0], self.device)) > 1}
+        many = {
+            name: lowerings
+            for name, nodes in nodes_of.items()
+            if len(lowerings := lowerings_of(nodes[0], self.device)) > 1
+        }
         return sorted(((n, list(f)) for n, f in many.items()), key=lambda entry: -_work(nodes_of[entry[0]]))
 
-    def _forms(self, name: str, forms: Sequence[Form]) -> Iterator[Change]:
-        for form in map(str, forms):
-            yield f"{name} as {form}", partial(_with_form, name, form)
+    def _lowerings(self, name: str, lowerings: Sequence[Lowering]) -> Iterator[Change]:
+        for lowering in map(str, lowerings):
+            yield f"{name} as {lowering}", partial(_with_lowering, name, lowering)
 
     def _settings(self) -> Iterator[Change]:
         if len(self.modes) < 2:
@@ -270,11 +274,11 @@ class TuningSearch:
         yield "onnxruntime's own layout", partial(_with_settings, placed=False, forms=())
 
 
-def _with_form(name: str, form: str, best: Trial) -> Tuning:
-    """The best tuning with that form for a signature; unchanged if all of its operators have that form already."""
-    if {str(node.form) for node in best.graph.nodes if signature(node) == name} == {form}:
+def _with_lowering(name: str, lowering: str, best: Trial) -> Tuning:
+    """The best tuning with that lowering for a signature; unchanged if all of its operators have it already."""
+    if {str(node.lowering) for node in best.graph.nodes if signature(node) == name} == {lowering}:
         return best.tuning
-    return replace(best.tuning, forms=tuple(sorted({**dict(best.tuning.forms), name: form}.items())))
+    return replace(best.tuning, forms=tuple(sorted({**dict(best.tuning.forms), name: lowering}.items())))
 
 
 def _with_settings(best: Trial, **changes: Any) -> Tuning:
@@ -302,8 +306,9 @@ def folder() -> Path:
 
 
 def cache_key(graph: Graph, device: Device, modes: Sequence[str]) -> dict[str, Any]:
-    """Everything that the times depend on: operators with shapes and forms, CPU, threads, onnxruntime."""
-    operators = "\n".join(f"{signature(node)}: {' '.join(map(str, forms_of(node, device)))}" for node in graph.nodes)
+    """Everything that the times depend on: operators with shapes and lowerings, CPU, threads, onnxruntime."""
+    lowerings = [(signature(node), " ".join(map(str, lowerings_of(node, device)))) for node in graph.nodes]
+    operators = "\n".join(f"{name}: {listed}" for name, listed in lowerings)
     return {
         "operators_sha256": hashlib.sha256(operators.encode()).hexdigest(),
         "ways": ",".join(modes),
@@ -343,12 +348,12 @@ def parse_tuning(values: object) -> Tuning:
     values = {"images": 0, **values} if isinstance(values, dict) else values  # older searches have no parts
     if not isinstance(values, dict) or {name: type(value) for name, value in values.items()} != types:
         raise ConfigError("not a tuning", allowed=", ".join(types))
-    forms = values["forms"]
+    lowerings = values["forms"]
     if values["spins"] not in SPINNING:
         raise ConfigError("not a tuning", spins=values["spins"], allowed=", ".join(SPINNING))
-    if not fits(forms, [[str]]) or any(len(pair) != 2 for pair in forms):
-        raise ConfigError("not a tuning", forms=forms)
-    return Tuning(**{**values, "forms": tuple((name, form) for name, form in forms)})
+    if not fits(lowerings, [[str]]) or any(len(pair) != 2 for pair in lowerings):
+        raise ConfigError("not a tuning", lowerings=lowerings)
+    return Tuning(**{**values, "forms": tuple((name, lowering) for name, lowering in lowerings)})
 
 
 def as_json(tuning: Tuning) -> dict[str, Any]:
@@ -394,7 +399,7 @@ def report_lines(report: Report) -> Iterator[str]:
         yield f"tuning: {source}; the default step is the fastest: {before:.3f} ms"
         return
     yield f"tuning: {source}; a step takes {after:.3f} instead of {before:.3f} ms ({after / before:.2f})"
-    yield from (f"  {form}: {signature}" for signature, form in report["tuning"]["forms"])
+    yield from (f"  {lowering}: {signature}" for signature, lowering in report["tuning"]["forms"])
     default = as_json(UNTUNED)
     yield from (f"  {k}: {v}" for k, v in report["tuning"].items() if k != "forms" and v != default[k])
 

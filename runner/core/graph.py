@@ -54,9 +54,9 @@ class Graph(Frozen):
         return replace(self, effects=())
 
     @property
-    def has_forms(self) -> bool:
-        """Whether the layout pass has chosen a form for any node."""
-        return any(node.form is not None for node in self.all_nodes)
+    def has_lowerings(self) -> bool:
+        """Whether the layout pass has chosen a lowering for any node."""
+        return any(node.lowering is not None for node in self.all_nodes)
 
     def replace_nodes(
         self,

@@ -1,4 +1,4 @@
-"""The interface between an operator's lowering and the ONNX builder, memory layouts, and alternative lowerings (forms).
+"""The interface between an operator's lowering and the ONNX builder, memory layouts, and alternative lowerings.
 
 The memory layout of a value does not change its meaning. Activations are fastest in batch-last layout; before a 2x2
 pool also tiled, so that the four corners of all tiles are four contiguous blocks of memory.
@@ -59,12 +59,12 @@ class Builder(Protocol):
 
 
 @dataclass(frozen=True)
-class Form:
+class Lowering:
     """One way to lower an operator: `lower` adds the ONNX nodes and returns the names of the results.
 
-    `operands` and `results` are their layouts (plain where not given). `penalty` is the cost relative to the best form,
-    in elements that could be copied in the same time; it is weighed against transposing operands. `winograd` is whether
-    it computes with Winograd's transforms, whose rounding errors are larger (`session.winograd`).
+    `operands` and `results` are their layouts (plain where not given). `penalty` is the cost relative to the best
+    one, in elements that could be copied in the same time; it is weighed against transposing operands. `winograd`
+    is whether it computes with Winograd's transforms, whose rounding errors are larger (`session.winograd`).
     """
 
     name: str
@@ -111,7 +111,7 @@ def axis_last(axis: int, ndim: int) -> int:
     return (axis - 1) % ndim
 
 
-def elementwise_forms(lower: Callable[..., Names], *operands: TensorType, results: int = 1) -> tuple[Form, ...]:
-    """The forms of an elementwise operator whose operands have one shape: one per layout that they can have."""
+def elementwise_lowerings(lower: Callable[..., Names], *operands: TensorType, results: int = 1) -> tuple[Lowering, ...]:
+    """The lowerings of an elementwise operator whose operands have one shape: one per layout that they can have."""
     layouts = [PLAIN, *[LAST] * (operands[0].ndim > 1), *[TILED] * can_tile(operands[0])]
-    return tuple(Form(x.name.lower(), lower, (x,) * len(operands), (x,) * results) for x in layouts)
+    return tuple(Lowering(x.name.lower(), lower, (x,) * len(operands), (x,) * results) for x in layouts)

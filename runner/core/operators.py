@@ -17,7 +17,7 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.current import INTERPRETER
-from runner.core.lowering import Builder, Form, Names
+from runner.core.lowering import Builder, Lowering, Names
 from runner.core.precision import Needs, RoundedTypes
 from runner.core.source import Source
 from runner.core.values import Value
@@ -104,9 +104,9 @@ class Primitive(KeywordNames):
         """Add the ONNX nodes that compute the outputs, and return their names."""
         raise ConfigError(f"{self.name} has no lowering for graph mode", repair="define its method lower")
 
-    def forms(self, *types: Any) -> Sequence[Form]:
+    def lowerings(self, *types: Any) -> Sequence[Lowering]:
         """The alternative lowerings on the CPU for operands of these types, the best one first."""
-        return (Form("plain", self.lower),)
+        return (Lowering("plain", self.lower),)
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         """Floating-point operations of one execution; override it where `flops_each` is not enough."""
@@ -329,7 +329,7 @@ class Node:
     scope: str
     number: int
     source: Source
-    form: Form | None = None  # how it is lowered, once the layout pass has chosen
+    lowering: Lowering | None = None  # how it is lowered, once the layout pass has chosen
 
     @property
     def name(self) -> str:

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.lowering import LAST, Builder, Form, axis_last, elementwise_forms
+from runner.core.lowering import LAST, Builder, Lowering, axis_last, elementwise_lowerings
 from runner.core.operators import Gradient, Primitive, family, primitive
 from runner.core.precision import Needs
 from runner.core.values import Tensor, Value
@@ -56,8 +56,8 @@ class ReluGrad(UnaryGrad):
         # Multiplying by a 0/1 mask is two to three times faster than Where on large tensors.
         return b.node("Mul", (dout, b.node("Sign", (b.node("Relu", (out,)),))))
 
-    def forms(self, dout: TensorType, out: TensorType) -> Sequence[Form]:
-        return elementwise_forms(self._lower_steep if out.dtype is dt.float32 else self.lower, dout, out)
+    def lowerings(self, dout: TensorType, out: TensorType) -> Sequence[Lowering]:
+        return elementwise_lowerings(self._lower_steep if out.dtype is dt.float32 else self.lower, dout, out)
 
     def _lower_steep(self, b: Builder, dout: str, out: str) -> str:
         """As `lower`, with the mask computed in one pass: a ramp so steep that every normal positive number gives 1."""
@@ -130,11 +130,11 @@ class AlongAxis(Primitive):
     def lower(self, b: Builder, x: str) -> str:
         return b.node(self.onnx, (x,), axis=self.axis)
 
-    def forms(self, x: TensorType) -> Sequence[Form]:
-        plain = Form("plain", self.lower)
+    def lowerings(self, x: TensorType) -> Sequence[Lowering]:
+        plain = Lowering("plain", self.lower)
         if x.ndim < 2:
             return (plain,)
-        return plain, Form("last", type(self)(axis_last(self.axis, x.ndim)).lower, (LAST,), (LAST,))
+        return plain, Lowering("last", type(self)(axis_last(self.axis, x.ndim)).lower, (LAST,), (LAST,))
 
 
 @primitive

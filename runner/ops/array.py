@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.lowering import LAST, Builder, Form, axis_last, elementwise_forms, physical_shape
+from runner.core.lowering import LAST, Builder, Lowering, axis_last, elementwise_lowerings, physical_shape
 from runner.core.operators import Gradient, Primitive, primitive
 from runner.core.precision import Needs
 from runner.core.values import Parameter, Tensor, Value, as_constant, require_writable
@@ -61,8 +61,8 @@ class Reshaping(Primitive):
     def lower(self, b: Builder, x: str) -> str:
         return b.reshape(x, self.infer(b.type(x)).shape)
 
-    def forms(self, x: TensorType) -> Sequence[Form]:
-        return reshape_forms(x, self.infer(x).shape)
+    def lowerings(self, x: TensorType) -> Sequence[Lowering]:
+        return reshape_lowerings(x, self.infer(x).shape)
 
 
 @primitive
@@ -133,16 +133,16 @@ class Squeeze(Reshaping):
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return x.reshape(self.infer(TensorType.of(x)).shape)
 
-    def forms(self, x: TensorType) -> Sequence[Form]:
-        return (Form("plain", self.lower),)
+    def lowerings(self, x: TensorType) -> Sequence[Lowering]:
+        return (Lowering("plain", self.lower),)
 
 
-def reshape_forms(x: TensorType, shape: Shape) -> tuple[Form, ...]:
-    """The forms of an operator that only reshapes: batch last only if the first axis stays."""
-    plain = Form("plain", lambda b, name: b.reshape(name, shape))
+def reshape_lowerings(x: TensorType, shape: Shape) -> tuple[Lowering, ...]:
+    """The lowerings of an operator that only reshapes: batch last only if the first axis stays."""
+    plain = Lowering("plain", lambda b, name: b.reshape(name, shape))
     if not shape or not x.shape or x.shape[0] != shape[0]:
         return (plain,)
-    return plain, Form("last", lambda b, name: b.reshape(name, physical_shape(shape, LAST)), (LAST,), (LAST,))
+    return plain, Lowering("last", lambda b, name: b.reshape(name, physical_shape(shape, LAST)), (LAST,), (LAST,))
 
 
 # Axes in another order, or read backwards.
@@ -236,10 +236,10 @@ class Slice(Primitive):
         ends = [start + size for start, size in zip(self.begin, self.size, strict=True)]
         return b.node("Slice", (x, b.const(list(self.begin)), b.const(ends)))
 
-    def forms(self, x: TensorType) -> Sequence[Form]:
+    def lowerings(self, x: TensorType) -> Sequence[Lowering]:
         moved = Slice((*self.begin[1:], *self.begin[:1]), (*self.size[1:], *self.size[:1]))
-        last = Form("last", moved.lower, (LAST,), (LAST,))
-        return (Form("plain", self.lower), *[last] * (x.ndim > 1))
+        last = Lowering("last", moved.lower, (LAST,), (LAST,))
+        return (Lowering("plain", self.lower), *[last] * (x.ndim > 1))
 
 
 @primitive
@@ -270,10 +270,10 @@ class Pad(Primitive):
         value = (b.const(np.array(self.value, b.type(x).dtype.numpy)),) if self.value else ()
         return b.node("Pad", (x, pads, *value))
 
-    def forms(self, x: TensorType) -> Sequence[Form]:
+    def lowerings(self, x: TensorType) -> Sequence[Lowering]:
         moved = Pad((*self.paddings[1:], *self.paddings[:1]), value=self.value)
-        last = Form("last", moved.lower, (LAST,), (LAST,))
-        return (Form("plain", self.lower), *[last] * (x.ndim > 1))
+        last = Lowering("last", moved.lower, (LAST,), (LAST,))
+        return (Lowering("plain", self.lower), *[last] * (x.ndim > 1))
 
 
 # Tensors joined along an axis, and split.
@@ -307,12 +307,12 @@ class Concat(Primitive):
     def lower(self, b: Builder, *xs: str) -> str:
         return b.node("Concat", xs, axis=self.axis)
 
-    def forms(self, *xs: TensorType) -> Sequence[Form]:
-        plain, ndim = Form("plain", self.lower), xs[0].ndim
+    def lowerings(self, *xs: TensorType) -> Sequence[Lowering]:
+        plain, ndim = Lowering("plain", self.lower), xs[0].ndim
         if ndim < 2:
             return (plain,)
         moved = Concat(axis_last(self.axis, ndim))
-        return plain, Form("last", moved.lower, (LAST,) * len(xs), (LAST,))
+        return plain, Lowering("last", moved.lower, (LAST,) * len(xs), (LAST,))
 
 
 def _slice_gradient(dout: Value, axis: int, start: int, like: Value) -> Gradient:
@@ -438,8 +438,8 @@ class Cast(Primitive):
     def lower(self, b: Builder, x: str) -> str:
         return b.node("Cast", (x,), to=self.dtype)
 
-    def forms(self, x: TensorType) -> Sequence[Form]:
-        return elementwise_forms(self.lower, x)
+    def lowerings(self, x: TensorType) -> Sequence[Lowering]:
+        return elementwise_lowerings(self.lower, x)
 
     def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
         return 0 if types[0].dtype is self.dtype else None

@@ -11,7 +11,7 @@ from runner import dtype as dt
 from runner.communication.management import WORLD, get_rank
 from runner.communication.world import world
 from runner.core.interpreter import current
-from runner.core.lowering import LAST, PLAIN, Builder, Form, Layout, Names
+from runner.core.lowering import LAST, PLAIN, Builder, Layout, Lowering, Names
 from runner.core.operators import Arrays, Collective, Gradient, Primitive, primitive
 from runner.core.precision import Needs
 from runner.core.values import Value
@@ -124,9 +124,9 @@ class ChannelMoments(Primitive):
         centred = b.node("Sub", (x, _per_channel(b, mean, x, layout)))
         return mean, b.node("ReduceMean", (b.node("Mul", (centred, centred)), axes), keepdims=0)
 
-    def forms(self, x: TensorType) -> Sequence[Form]:
-        last = Form("rows", partial(self.lower, layout=LAST), (LAST,))
-        return last, Form("plain", self.lower, penalty=x.size)
+    def lowerings(self, x: TensorType) -> Sequence[Lowering]:
+        last = Lowering("rows", partial(self.lower, layout=LAST), (LAST,))
+        return last, Lowering("plain", self.lower, penalty=x.size)
 
 
 @primitive
@@ -245,9 +245,9 @@ class NormalizeChannels(Primitive):
         y = b.node("Mul", (centred, _per_channel(b, b.node("Mul", (scale, inverse)), x, layout)))
         return b.node("Add", (y, _per_channel(b, bias, x, layout))), inverse
 
-    def forms(self, x: TensorType, *channels: TensorType) -> Sequence[Form]:
-        last = Form("rows", partial(self.lower, layout=LAST), (LAST,), (LAST,))
-        return last, Form("plain", self.lower, penalty=x.size)
+    def lowerings(self, x: TensorType, *channels: TensorType) -> Sequence[Lowering]:
+        last = Lowering("rows", partial(self.lower, layout=LAST), (LAST,), (LAST,))
+        return last, Lowering("plain", self.lower, penalty=x.size)
 
 
 def _channel_axis(layout: Layout) -> int:

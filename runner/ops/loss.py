@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.lowering import LAST, PLAIN, Builder, Form
+from runner.core.lowering import LAST, PLAIN, Builder, Lowering
 from runner.core.operators import Gradient, Primitive, primitive
 from runner.core.precision import Needs
 from runner.core.values import Value
@@ -59,9 +59,9 @@ class SparseSoftmaxCrossEntropyWithLogits(Primitive):
     def lower(self, b: Builder, logits: str, labels: str) -> str:
         return self._lower_along(b, logits, labels, axis=1)
 
-    def forms(self, logits: TensorType, labels: TensorType) -> Sequence[Form]:
+    def lowerings(self, logits: TensorType, labels: TensorType) -> Sequence[Lowering]:
         results = (LAST,) if self.is_grad else (PLAIN,)
-        return Form("plain", self.lower), Form("last", partial(self._lower_along, axis=0), (LAST,), results)
+        return Lowering("plain", self.lower), Lowering("last", partial(self._lower_along, axis=0), (LAST,), results)
 
     def _lower_along(self, b: Builder, logits: str, labels: str, axis: int) -> str:
         count, classes = b.type(logits).shape

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from runner.core.lowering import LAST, PLAIN, TILED, Builder, Form, Layout, can_tile
+from runner.core.lowering import LAST, PLAIN, TILED, Builder, Layout, Lowering, can_tile
 from runner.core.operators import BatchRule, Gradient, Primitive, family, primitive
 from runner.core.precision import Needs
 from runner.core.values import Operand, Value
@@ -140,14 +140,14 @@ class MatMul(MatrixProduct):
     def lower(self, b: Builder, x: str, y: str) -> str:
         return self._lower_layouts(b, x, y, PLAIN, PLAIN)
 
-    def forms(self, x: TensorType, y: TensorType) -> Sequence[Form]:
+    def lowerings(self, x: TensorType, y: TensorType) -> Sequence[Lowering]:
         """In batch-last layout a matrix is stored transposed; the result has the rows of x."""
 
-        def form(a: Layout, b: Layout) -> Form:
+        def lowering(a: Layout, b: Layout) -> Lowering:
             lower = partial(self._lower_layouts, x_layout=a, y_layout=b)
-            return Form("product", lower, (a, b), (PLAIN if self.transpose_a else a,))
+            return Lowering("product", lower, (a, b), (PLAIN if self.transpose_a else a,))
 
-        return tuple(form(a, b) for a, b in product((PLAIN, LAST), repeat=2))
+        return tuple(lowering(a, b) for a, b in product((PLAIN, LAST), repeat=2))
 
     def _lower_layouts(self, b: Builder, x: str, y: str, x_layout: Layout, y_layout: Layout) -> str:
         trans_x, trans_y = self.transpose_a != (x_layout is LAST), self.transpose_b != (y_layout is LAST)
@@ -210,9 +210,9 @@ class BiasAdd(Primitive):
     def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
         return BatchRule((True, False), lambda _: self)
 
-    def forms(self, x: TensorType, bias: TensorType) -> Sequence[Form]:
+    def lowerings(self, x: TensorType, bias: TensorType) -> Sequence[Lowering]:
         layouts = (LAST, TILED) if can_tile(x) else (LAST,)
-        return Form("plain", self.lower), *(Form(x.name.lower(), self._lower_rows, (x,), (x,)) for x in layouts)
+        return Lowering("plain", self.lower), *(Lowering(x.name.lower(), self._lower_rows, (x,), (x,)) for x in layouts)
 
     def _lower_rows(self, b: Builder, x: str, bias: str) -> str:
         return b.node("Add", (x, b.reshape(bias, (len_of(b, bias), *(1,) * (b.type(x).ndim - 1)))))
@@ -246,11 +246,11 @@ class BiasAddGrad(Primitive):
     def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
         return BatchRule((True,), lambda _: self, is_sum=True)
 
-    def forms(self, dout: TensorType) -> Sequence[Form]:
+    def lowerings(self, dout: TensorType) -> Sequence[Lowering]:
         """Each channel is one row of memory, or four rows in tiled layout."""
-        last = Form("last", partial(self._lower_rows, parts=1), (LAST,))
-        tiled = Form("tiled", partial(self._lower_rows, parts=4), (TILED,))
-        return (Form("plain", self.lower), last, *[tiled] * can_tile(dout))
+        last = Lowering("last", partial(self._lower_rows, parts=1), (LAST,))
+        tiled = Lowering("tiled", partial(self._lower_rows, parts=4), (TILED,))
+        return (Lowering("plain", self.lower), last, *[tiled] * can_tile(dout))
 
     def _lower_rows(self, b: Builder, dout: str, parts: int) -> str:
         batch, channels, *image = b.type(dout).shape

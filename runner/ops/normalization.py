@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.lowering import FUSED, LAST, Builder, Form
+from runner.core.lowering import FUSED, LAST, Builder, Lowering
 from runner.core.operators import Gradient, Primitive, family, primitive
 from runner.core.precision import Needs
 from runner.core.values import Value
@@ -131,10 +131,10 @@ class BatchNorm(BatchNormalization):
         new_variance = lower_moving_average(b, variance, unbiased, self.momentum)
         return b.node("Add", (y, per_channel(b, bias, x))), new_mean, new_variance, batch_mean, inverse
 
-    def forms(self, x: TensorType, *channels: TensorType) -> Sequence[Form]:
+    def lowerings(self, x: TensorType, *channels: TensorType) -> Sequence[Lowering]:
         lower = self._lower_training_rows if self.is_training else self._lower_inference_rows
-        rows = (Form("rows", lower, (LAST,), (LAST,)),) if suits_batch_last(x) else ()
-        return *rows, Form("plain", self.lower, penalty=x.size)
+        rows = (Lowering("rows", lower, (LAST,), (LAST,)),) if suits_batch_last(x) else ()
+        return *rows, Lowering("plain", self.lower, penalty=x.size)
 
     def _lower_training_rows(
         self, b: Builder, x: str, scale: str, bias: str, mean: str, variance: str
@@ -216,10 +216,10 @@ class BatchNormGrad(BatchNormalization):
             dx = b.node("Sub", (dx, b.node("Mul", (centred, per_channel(b, slope, x)))))
         return b.node("Mul", (dx, per_channel(b, b.node("Mul", (scale, inverse)), x))), dscale, dbias
 
-    def forms(self, dout: TensorType, x: TensorType, *channels: TensorType) -> Sequence[Form]:
+    def lowerings(self, dout: TensorType, x: TensorType, *channels: TensorType) -> Sequence[Lowering]:
         suits = self.is_training and suits_batch_last(x)
-        rows = (Form("rows", self._lower_rows, (LAST, LAST), (LAST,)),) if suits else ()
-        return *rows, Form("plain", self.lower, penalty=x.size)
+        rows = (Lowering("rows", self._lower_rows, (LAST, LAST), (LAST,)),) if suits else ()
+        return *rows, Lowering("plain", self.lower, penalty=x.size)
 
     def _lower_rows(self, b: Builder, dout: str, x: str, scale: str, mean: str, inverse: str) -> tuple[str, str, str]:
         """BatchNormGrad: dx = scale * inverse * (dout - mean of dout - normalized * mean of (dout * normalized))."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.lowering import LAST, Builder, Form, axis_last
+from runner.core.lowering import LAST, Builder, Lowering, axis_last
 from runner.core.operators import Gradient, Primitive, family, primitive
 from runner.core.precision import Needs
 from runner.core.values import Tensor, Value, syntax
@@ -61,16 +61,16 @@ class Reduction(Primitive):
     def lower(self, b: Builder, x: str) -> str:
         return b.node(self.onnx, (x, b.const(list(self.axes(b.type(x))))), keepdims=int(self.keep_dims))
 
-    def forms(self, x: TensorType) -> Sequence[Form]:
+    def lowerings(self, x: TensorType) -> Sequence[Lowering]:
         """Batch last the axes have other positions; a result without the batch axis is plain."""
-        plain, axes = Form("plain", self.lower), self.axes(x)
+        plain, axes = Lowering("plain", self.lower), self.axes(x)
         if x.ndim < 2:
             return (plain,)
         moved = dataclasses.replace(self, axis=tuple(axis_last(axis, x.ndim) for axis in axes))
         if 0 not in axes:
-            return plain, Form("last", moved.lower, (LAST,), (LAST,))
+            return plain, Lowering("last", moved.lower, (LAST,), (LAST,))
         shape = self.infer(x).shape
-        return plain, Form("last", lambda b, name: b.reshape(moved.lower(b, name), shape), (LAST,))
+        return plain, Lowering("last", lambda b, name: b.reshape(moved.lower(b, name), shape), (LAST,))
 
 
 @primitive

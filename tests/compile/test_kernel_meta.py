@@ -150,7 +150,7 @@ def test_level_2_turns_onnxruntime_off_too():
         program = Program(
             network.construct, [TensorType(dtype.float32, (1, 1, 4, 4))], Device("CPU"), "net", observer=observer
         )
-        seen.append((program.graph.has_forms, program.session.optimization_level))
+        seen.append((program.graph.has_lowerings, program.session.optimization_level))
     assert seen == [(True, "ORT_DISABLE_ALL"), (False, "ORT_DISABLE_ALL")]
 
 

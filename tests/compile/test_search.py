@@ -12,7 +12,7 @@ from runner import nn
 from runner.compile import tuning as search, tuning as trial
 from runner.compile.passes import PASSES, optimize
 from runner.compile.passes.in_parts import in_parts
-from runner.compile.passes.order import forms_of, signature
+from runner.compile.passes.order import lowerings_of, signature
 from runner.compile.tuning import PairedTiming, Trial, TuningResult, TuningSearch, results_agree
 from runner.core.graph import Graph
 from runner.core.precision import Needs
@@ -46,21 +46,21 @@ def small_step() -> tuple[Graph, Batch]:
 
 
 def sites(graph: Graph) -> dict[str, list[str]]:
-    return {signature(node): list(map(str, forms_of(node, Device()))) for node in graph.nodes}
+    return {signature(node): list(map(str, lowerings_of(node, Device()))) for node in graph.nodes}
 
 
 @pytest.mark.parametrize("make", [lenet, resnet])
-def test_every_form_is_taken_and_agrees(make):
+def test_every_lowering_is_taken_and_agrees(make):
     """A form that is asked for is the one that is lowered; float64 would be exact, the usual float32 step is near."""
     graph, arrays = step(make)
     usual = Trial(graph, arrays, ALONE, UNTUNED)
     expected = usual.results()
-    many = {name: forms for name, forms in sites(graph).items() if len(forms) > 1}
+    many = {name: lowerings for name, lowerings in sites(graph).items() if len(lowerings) > 1}
     assert len(many) > 20
     for k in range(max(map(len, many.values()))):  # all sites at once: the k-th form of each
-        forms = {name: forms[k % len(forms)] for name, forms in many.items()}
-        made = Trial(graph, arrays, ALONE, Tuning(forms=tuple(forms.items())))
-        assert {signature(n): str(n.form) for n in made.graph.nodes if signature(n) in forms} == forms
+        lowerings = {name: lowerings[k % len(lowerings)] for name, lowerings in many.items()}
+        made = Trial(graph, arrays, ALONE, Tuning(lowerings=tuple(lowerings.items())))
+        assert {signature(n): str(n.lowering) for n in made.graph.nodes if signature(n) in lowerings} == lowerings
         for a, b, x in zip(expected, made.results(), [None, *graph.updates], strict=True):
             size = np.abs(a if x is None else a - x.array).max()
             assert np.abs(a - b).max() <= 2e-4 * size + 1e-6 * np.abs(a).max()
@@ -70,7 +70,7 @@ def test_every_form_is_taken_and_agrees(make):
 def test_settings_change_no_result(small_step, changes):
     graph, arrays = small_step
     made = Trial(graph, arrays, Device(), Tuning(**changes))
-    assert made.graph.has_forms == changes.get("placed", True)
+    assert made.graph.has_lowerings == changes.get("placed", True)
     assert results_agree(graph, Trial(graph, arrays, Device(), UNTUNED).results(), made.results())
 
 
@@ -110,18 +110,18 @@ def searched(graph: Graph, arrays: Batch, *ways: str, device: Device = ALONE, li
 def test_the_best_of_all_is_found(small_step, monkeypatch):
     """Two forms gain, one of them only a little; one loses; all others change nothing."""
     graph, arrays = small_step
-    many = [(name, form) for name, forms in sites(graph).items() for form in forms[1:]]
+    many = [(name, lowering) for name, lowerings in sites(graph).items() for lowering in lowerings[1:]]
     pools = [pair for pair in many if pair[0].startswith("MaxPool(") and pair[1].startswith("last")]
     products = [pair for pair in many if pair[0].startswith("MatMul(")]
     worth = {pools[0]: -3.0, products[0]: -0.1, products[-1]: 2.0}
-    Planted(monkeypatch, lambda tuning: USUAL + sum(worth.get(pair, 0.0) for pair in tuning.forms))
+    Planted(monkeypatch, lambda tuning: USUAL + sum(worth.get(pair, 0.0) for pair in tuning.lowerings))
     found = searched(graph, arrays, "RL", "GA")
-    assert found.tuning.forms == (pools[0],)  # 1% is within the noise of a machine
-    assert found.tuning == Tuning(forms=found.tuning.forms)
+    assert found.tuning.lowerings == (pools[0],)  # 1% is within the noise of a machine
+    assert found.tuning == Tuning(lowerings=found.tuning.lowerings)
     assert (found.usual_ms, found.tuned_ms) == (pytest.approx(1e4), pytest.approx(7e3))
     assert found.tried == found.candidates
     assert searched(graph, arrays, "GA").tuning == UNTUNED
-    assert searched(graph, arrays, "RL").tuning.forms == (pools[0],)
+    assert searched(graph, arrays, "RL").tuning.lowerings == (pools[0],)
 
 
 def test_each_way_changes_its_own_operators(small_step, monkeypatch):
@@ -131,10 +131,10 @@ def test_each_way_changes_its_own_operators(small_step, monkeypatch):
     for ways, allowed in ((("GA",), cube), (("RL",), sites(graph).keys() - cube)):
         planted = Planted(monkeypatch, lambda tuning: USUAL)
         searched(graph, arrays, *ways)
-        changed = {name for tuning in planted.asked for name, _ in tuning.forms}
+        changed = {name for tuning in planted.asked for name, _ in tuning.lowerings}
         assert changed
         assert changed <= allowed
-        assert all(tuning == Tuning(forms=tuning.forms) for tuning in planted.asked)
+        assert all(tuning == Tuning(lowerings=tuning.lowerings) for tuning in planted.asked)
 
 
 def test_both_ways_also_try_settings(small_step, monkeypatch):
@@ -151,11 +151,11 @@ def test_sizes_of_parts_are_tried_where_a_batch_has_parts(small_step, monkeypatc
     monkeypatch.setattr(IN_PARTS, "LARGE_BYTES", 1 << 16)
     monkeypatch.setattr(IN_PARTS, "MIN_IMAGES", 4)
     monkeypatch.setattr(search, "MIN_IMAGES", 4)
-    planted = Planted(monkeypatch, lambda tuning: USUAL - 2 * (tuning.images == 8) - bool(tuning.forms))
+    planted = Planted(monkeypatch, lambda tuning: USUAL - 2 * (tuning.images == 8) - bool(tuning.lowerings))
     assert Trial(graph, arrays, ALONE, UNTUNED).graph.nodes != graph.nodes
     found = searched(graph, arrays, "GA", limit=60.0)
     assert found.tuning.images == 8
-    assert len(found.tuning.forms) == 1  # of an operator on 8 images
+    assert len(found.tuning.lowerings) == 1  # of an operator on 8 images
     assert {tuning.images for tuning in planted.asked} == {0, 4, 8, 16}
     planted.asked.clear()
     searched(*small_step, "GA")
@@ -178,19 +178,19 @@ def test_what_only_seemed_faster_is_given_up(small_step, monkeypatch):
     assert found.tuned_ms == found.usual_ms == 10.0
 
 
-def test_a_form_with_other_results_is_never_taken(small_step, monkeypatch):
+def test_a_lowering_with_other_results_is_never_taken(small_step, monkeypatch):
     graph, arrays = small_step
-    Planted(monkeypatch, lambda tuning: USUAL * 0.9 ** len(tuning.forms))
+    Planted(monkeypatch, lambda tuning: USUAL * 0.9 ** len(tuning.lowerings))
     honest = trial.Trial.results
 
     def results(way: Trial) -> list[np.ndarray]:
-        wrong = any(name.startswith("Conv2D(") for name, _ in way.tuning.forms)
+        wrong = any(name.startswith("Conv2D(") for name, _ in way.tuning.lowerings)
         return [array * np.float32(1.001 if wrong else 1.0) for array in honest(way)]
 
     monkeypatch.setattr(trial.Trial, "results", results)
     found = searched(graph, arrays, "GA")
-    assert found.tuning.forms
-    assert not [name for name, _ in found.tuning.forms if name.startswith("Conv2D(")]
+    assert found.tuning.lowerings
+    assert not [name for name, _ in found.tuning.lowerings if name.startswith("Conv2D(")]
     assert {line.partition("(")[0] for line in found.inexact} == {"Conv2D"}
 
 

@@ -34,8 +34,8 @@ def in_graphs(op: Primitive, arrays: Arrays) -> list[Arrays]:
     graph = trace(op, [TensorType.of(a) for a in arrays], "one")
     wide = [a.astype(np.float32) if a.dtype == np.float16 else a for a in arrays]
     graphs = [layout(graph)]
-    for form in op.forms(*map(TensorType.of, wide)):
-        graphs.append(dataclasses.replace(graph, nodes=(dataclasses.replace(graph.nodes[0], form=form),)))
+    for lowering in op.lowerings(*map(TensorType.of, wide)):
+        graphs.append(dataclasses.replace(graph, nodes=(dataclasses.replace(graph.nodes[0], lowering=lowering),)))
     inputs, outputs = [f"input{k}" for k in range(len(arrays))], [f"output{k}" for k in range(len(graph.outputs))]
     made = []
     for one in graphs:

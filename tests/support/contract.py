@@ -11,7 +11,7 @@ from runner import dtype as dt
 from runner.compile.onnx.lower import lower
 from runner.compile.session import Session
 from runner.core.interpreter import Eager
-from runner.core.lowering import Form
+from runner.core.lowering import Lowering
 from runner.core.operators import REGISTRY, Primitive, infer
 from runner.core.trace import trace
 from runner.core.values import Tensor, Value
@@ -36,15 +36,17 @@ def computed(op: Primitive, arrays: Arrays) -> Arrays:
     return tuple(map(np.asarray, made if isinstance(made, tuple) else (made,)))
 
 
-def ran(op: Primitive, arrays: Arrays, form: Form | None = None) -> Arrays:
+def ran(op: Primitive, arrays: Arrays, lowering: Lowering | None = None) -> Arrays:
     """The outputs of a graph that is only this operator, lowered and run by onnxruntime."""
-    return run_form(op, tuple(map(TensorType.of, arrays)), form)(arrays)
+    return run_lowering(op, tuple(map(TensorType.of, arrays)), lowering)(arrays)
 
 
-def run_form(op: Primitive, types: tuple[TensorType, ...], form: Form | None) -> Callable[[Arrays], Arrays]:
+def run_lowering(op: Primitive, types: tuple[TensorType, ...], lowering: Lowering | None) -> Callable[[Arrays], Arrays]:
     """A function that runs the graph of only this operator, lowered in this form, in onnxruntime."""
     graph = trace(op, types, "one")
-    graph = dataclasses.replace(graph, nodes=tuple(dataclasses.replace(node, form=form) for node in graph.nodes))
+    graph = dataclasses.replace(
+        graph, nodes=tuple(dataclasses.replace(node, lowering=lowering) for node in graph.nodes)
+    )
     inputs = [f"input{k}" for k in range(len(types))]
     outputs = [f"output{k}" for k in range(len(graph.outputs))]
     is_half = any(t.dtype is dt.float16 for t in types)
@@ -85,11 +87,11 @@ def check_types(op: Primitive, arrays: Arrays) -> None:
 def check_onnx(op: Primitive, arrays: Arrays) -> float:
     """numpy and onnxruntime agree, in types and values, whichever way the operator is lowered."""
     expected, worst = computed(op, arrays), 0.0
-    for form in (None, *op.forms(*map(TensorType.of, arrays))):
-        made = ran(op, arrays, form)
-        assert [a.dtype for a in made] == [a.dtype for a in expected], form
+    for lowering in (None, *op.lowerings(*map(TensorType.of, arrays))):
+        made = ran(op, arrays, lowering)
+        assert [a.dtype for a in made] == [a.dtype for a in expected], lowering
         found = distance(made, expected)
-        assert found <= FLOAT32, form
+        assert found <= FLOAT32, lowering
         worst = max(worst, found)
     return worst
 

@@ -6,9 +6,9 @@ from functools import lru_cache
 
 import numpy as np
 from both_modes import Recording
-from contract import FLOAT32, Arrays, computed, in_float64, run_form
+from contract import FLOAT32, Arrays, computed, in_float64, run_lowering
 
-from runner.core.lowering import Form
+from runner.core.lowering import Lowering
 from runner.core.operators import Primitive, infer
 from runner.core.precision import RoundedTypes, as_single, compute_rounded
 from runner.core.values import Tensor
@@ -107,8 +107,8 @@ def check_agreement(found: Arrays, expected: Arrays, operands: Arrays, kind: str
 def lowered(op: Primitive, types: tuple[TensorType, ...]) -> list[tuple[str, Callable[[Arrays], Arrays]]]:
     """Each way to lower the operator, by name, as a function that runs it; without a form Float16 is not cast."""
     single = as_single(types)
-    forms: tuple[Form | None, ...] = (*op.forms(*single), *[None] * (single == types))
-    return [(form.name if form else "lower", run_form(op, types, form)) for form in forms]
+    lowerings: tuple[Lowering | None, ...] = (*op.lowerings(*single), *[None] * (single == types))
+    return [(lowering.name if lowering else "lower", run_lowering(op, types, lowering)) for lowering in lowerings]
 
 
 def evaluated(op: Primitive, arrays: Arrays) -> Arrays:

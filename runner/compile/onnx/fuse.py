@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from runner.compile.onnx.builder import OnnxBuilder, onnx, operands_of, set_source_operators, source_operators
-from runner.core.lowering import FUSED, Form, with_layouts
+from runner.core.lowering import FUSED, Lowering, with_layouts
 from runner.core.operators import Node, infer
 from runner.core.precision import HALF, SINGLE, RoundedTypes, as_single
 from runner.types import Shape, TensorType
@@ -163,10 +163,10 @@ def operand_types(node: Node) -> tuple[TensorType, ...]:
     return as_single(types) if is_rounded(node, on_host=True) else types
 
 
-def widen(builder: OnnxBuilder, node: Node, form: Form, names: Sequence[str]) -> list[str]:
+def widen(builder: OnnxBuilder, node: Node, lowering: Lowering, names: Sequence[str]) -> list[str]:
     """The operands of an operator, cast to Float32."""
     operands = []
-    for (x, layout), name in zip(with_layouts(node.inputs, form.operands), names, strict=True):
+    for (x, layout), name in zip(with_layouts(node.inputs, lowering.operands), names, strict=True):
         if x.dtype is HALF:
             constant = builder.value(name)
             if constant is not None:

@@ -1,7 +1,8 @@
 """Lowering of a graph to a checked ONNX model. Parameters are inputs of the model, updated parameters are outputs.
 
-`lower` makes the model. Every operator adds its own nodes (`Primitive.lower`, or the form that the layout pass chose);
-branches and loops become `If` and `Loop`, whose graphs are lowered alike. The last part makes models of many steps.
+`lower` makes the model. Every operator adds its own nodes (`Primitive.lower`, or the lowering that the layout pass
+chose); branches and loops become `If` and `Loop`, whose graphs are lowered alike. The last part makes models of many
+steps.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from runner.compile.onnx.fuse import fuse, is_rounded, narrow, widen
 from runner.compile.onnx.model import check, make_model
 from runner.core.graph import NO_LOSS, RETURN_LOSS, Graph
 from runner.core.loops import While, WhileGrad
-from runner.core.lowering import PLAIN, Form, Layout, physical_shape, with_layouts
+from runner.core.lowering import PLAIN, Layout, Lowering, physical_shape, with_layouts
 from runner.core.operators import Node
 from runner.core.source import user_line
 from runner.core.trace import If
@@ -64,7 +65,7 @@ def lower(
     check_names(graph.name, [*input_names, *(p.name for p in graph.parameters), *results])
     inputs: dict[Value, str] = dict(zip(graph.inputs, input_names, strict=True))
     inputs |= {symbol: parameter.name for parameter, symbol in graph.parameters.items()}
-    builder = OnnxBuilder(graph.has_forms)
+    builder = OnnxBuilder(graph.has_lowerings)
     names = ValueNames(builder, inputs)
     lower_nodes(builder, graph, names)
     types = {name: x.type for x, name in inputs.items()}
@@ -132,16 +133,16 @@ def lower_nodes(builder: OnnxBuilder, graph: Graph, names: ValueNames) -> None:
 
 def _lower_node(builder: OnnxBuilder, node: Node, names: ValueNames) -> None:
     builder.operator = node.name
-    form = node.form or Form("plain", node.op.lower)
-    operands = [names.of(x, layout) for x, layout in with_layouts(node.inputs, form.operands)]
+    lowering = node.lowering or Lowering("plain", node.op.lower)
+    operands = [names.of(x, layout) for x, layout in with_layouts(node.inputs, lowering.operands)]
     rounds = is_rounded(node, builder.on_host)
     try:
-        lowered = form.lower(builder, *(widen(builder, node, form, operands) if rounds else operands))
+        lowered = lowering.lower(builder, *(widen(builder, node, lowering, operands) if rounds else operands))
     except RunnerError as error:
         raise error.add(operator=node.name, line=user_line(node.source)) from None
     results = [lowered] if isinstance(lowered, str) else list(lowered)
     results = narrow(builder, node, results) if rounds else results
-    for (symbol, layout), name in zip(with_layouts(node.outputs, form.results), results, strict=True):
+    for (symbol, layout), name in zip(with_layouts(node.outputs, lowering.results), results, strict=True):
         names.bind(symbol, name, layout)
         if node.op.is_users:
             builder.declared[name] = symbol.type
@@ -384,7 +385,7 @@ def lower_sunk(
 def _sunk_body(fetch: Graph, step: Graph, entries: Mapping[str, TensorType], columns: Sequence[str]) -> GraphProto:
     """The body of the Scan. Inputs: carried parameters and one entry each; outputs: carried parameters and the loss."""
     scanned = [name + ENTRY for name in entries][: len(fetch.inputs) - len(columns)]
-    builder = OnnxBuilder(step.has_forms)
+    builder = OnnxBuilder(step.has_lowerings)
     names = ValueNames(builder, dict(zip(fetch.inputs, [*scanned, *columns], strict=True)))
     lower_nodes(builder, fetch, names)
     for image, fetched in zip(step.inputs, fetch.outputs, strict=True):

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from runner.core.graph import Graph, Pass, as_symbol
-from runner.core.lowering import LAST, Builder, Form
+from runner.core.lowering import LAST, Builder, Lowering
 from runner.core.operators import BatchRule, Node, Primitive, graph_operator
 from runner.core.values import Symbol, Value, syntax
 from runner.device import UNTUNED, Tuning
@@ -37,8 +37,8 @@ class SplitBatch(Primitive):
     def lower(self, b: Builder, x: str) -> tuple[str, ...]:
         return b.nodes("Split", (x,), self.count, axis=0, num_outputs=self.count)
 
-    def forms(self, x: TensorType) -> Sequence[Form]:
-        return Form("plain", self.lower), Form("last", self._lower_last, (LAST,), (LAST,) * self.count)
+    def lowerings(self, x: TensorType) -> Sequence[Lowering]:
+        return Lowering("plain", self.lower), Lowering("last", self._lower_last, (LAST,), (LAST,) * self.count)
 
     def _lower_last(self, b: Builder, x: str) -> tuple[str, ...]:
         return b.nodes("Split", (x,), self.count, axis=-1, num_outputs=self.count)
@@ -59,8 +59,8 @@ class JoinBatch(Primitive):
     def lower(self, b: Builder, *parts: str) -> str:
         return b.node("Concat", parts, axis=0)
 
-    def forms(self, *parts: TensorType) -> Sequence[Form]:
-        return Form("plain", self.lower), Form("last", self._lower_last, (LAST,) * len(parts), (LAST,))
+    def lowerings(self, *parts: TensorType) -> Sequence[Lowering]:
+        return Lowering("plain", self.lower), Lowering("last", self._lower_last, (LAST,) * len(parts), (LAST,))
 
     def _lower_last(self, b: Builder, *parts: str) -> str:
         return b.node("Concat", parts, axis=-1)

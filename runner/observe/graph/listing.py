@@ -18,7 +18,7 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.graph import Graph
-from runner.core.lowering import PLAIN, Form, Layout, physical_shape
+from runner.core.lowering import PLAIN, Layout, Lowering, physical_shape
 from runner.core.operators import Node
 from runner.core.source import Source, is_users
 from runner.core.values import Value
@@ -419,13 +419,13 @@ def _describe_operation(node: Node, references: Mapping[Value, str], number: int
         tuple([(k, inner.get(str(x)) or attribute_text(x)) for k, x in node.op.attributes().items()]),
         tuple([x.type for x in node.inputs]),
         tuple([y.type for y in node.outputs]),
-        None if node.form is None else _describe_device_types(node, node.form),
+        None if node.lowering is None else _describe_device_types(node, node.lowering),
         node.name,
         source_lines(node.source),
     )
 
 
-def _describe_device_types(node: Node, form: Form) -> tuple[tuple[DeviceType, ...], tuple[DeviceType, ...]]:
+def _describe_device_types(node: Node, form: Lowering) -> tuple[tuple[DeviceType, ...], tuple[DeviceType, ...]]:
     pairs = (node.inputs, form.operands), (node.outputs, form.results)
     operands, results = (
         tuple([device_type(x.type, layout) for x, layout in zip(values, chain(layouts, repeat(PLAIN)), strict=False)])

@@ -4,7 +4,7 @@ Convolution is bilinear, so each of the three operators is the derivative of the
 matrix product with the columns of the windows (im2col). Attributes and operand order are those of the reference.
 
 Each operator has its lowering (`lower`), and others for values in batch-last layout, (C, H, W, N) in memory, which
-`forms` offers with the fastest first: products of matrices, convolutions of one image that contains the batch, tiles.
+`lowerings` offers with the fastest first: products of matrices, convolutions of one image with the batch, tiles.
 Winograd's transforms are in `winograd.py`, for numpy and for ONNX.
 """
 
@@ -17,7 +17,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from runner.core.lowering import FUSED, LAST, TILED, Builder, Form
+from runner.core.lowering import FUSED, LAST, TILED, Builder, Lowering
 from runner.core.operators import BatchRule, Gradient, Primitive, family, primitive
 from runner.core.precision import Needs
 from runner.core.values import Value
@@ -178,25 +178,25 @@ class Conv2D(Convolution):
     def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
         return BatchRule((True, False), lambda _: self)
 
-    def forms(self, x: TensorType, w: TensorType) -> Sequence[Form]:
-        batch_last_forms = self._batch_last_forms(x) if suits_batch_last(x) else ()
-        return *batch_last_forms, Form("plain", self.lower, penalty=x.size)
+    def lowerings(self, x: TensorType, w: TensorType) -> Sequence[Lowering]:
+        batch_last_lowerings = self._batch_last_lowerings(x) if suits_batch_last(x) else ()
+        return *batch_last_lowerings, Lowering("plain", self.lower, penalty=x.size)
 
-    def _batch_last_forms(self, x: TensorType) -> tuple[Form, ...]:
-        def form(name: str, lower: Callable[..., str]) -> Form:
-            return Form(name, lower, (LAST,), (LAST,))
+    def _batch_last_lowerings(self, x: TensorType) -> tuple[Lowering, ...]:
+        def lowering(name: str, lower: Callable[..., str]) -> Lowering:
+            return Lowering(name, lower, (LAST,), (LAST,))
 
         windows = self.windows(x.shape)
         if self.is_pointwise(windows):
-            return (form("pointwise", self._lower_pointwise),)
-        gathered, convolved = form("gathered", self._lower_gathered), form("convolved", self._lower_convolved)
+            return (lowering("pointwise", self._lower_pointwise),)
+        gathered, convolved = lowering("gathered", self._lower_gathered), lowering("convolved", self._lower_convolved)
         if windows.strides[1] > 1:
             return (gathered,)
         # Small columns are gathered once, for the gradient of the filter too.
         shared = self.group == 1 and column_bytes(windows, x.shape, x.dtype.size) <= SHARED_BYTES
         best = (gathered, convolved) if shared else (convolved, gathered)
         if self.tiling_pays_off(x):
-            return *best, Form("tiled", self._lower_tiled, (LAST,), (TILED,))
+            return *best, Lowering("tiled", self._lower_tiled, (LAST,), (TILED,))
         if self.group > 1:
             return best
         return with_winograd(best, lower_forward, self.out_channel, windows, x.shape)
@@ -295,28 +295,28 @@ class Conv2DBackpropInput(Convolution):
         image = self.input_size[1:]
         return BatchRule((True, False), lambda n: self.sibling(Conv2DBackpropInput, input_size=(n, *image)))
 
-    def forms(self, dout: TensorType, w: TensorType) -> Sequence[Form]:
-        batch_last_forms = self._batch_last_forms() if suits_batch_last(dout) else ()
-        return *batch_last_forms, Form("plain", self.lower, penalty=dout.size)
+    def lowerings(self, dout: TensorType, w: TensorType) -> Sequence[Lowering]:
+        batch_last_lowerings = self._batch_last_lowerings() if suits_batch_last(dout) else ()
+        return *batch_last_lowerings, Lowering("plain", self.lower, penalty=dout.size)
 
-    def _batch_last_forms(self) -> tuple[Form, ...]:
+    def _batch_last_lowerings(self) -> tuple[Lowering, ...]:
         """With a stride along the width, every input pixel belongs to a phase (its remainder by the stride), and the
         pixels of a phase are an ordinary convolution of dout with a part of the filter: no multiplications by inserted
         zeros."""
 
-        def form(name: str, lower: Callable[..., str]) -> Form:
-            return Form(name, lower, (LAST,), (LAST,))
+        def lowering(name: str, lower: Callable[..., str]) -> Lowering:
+            return Lowering(name, lower, (LAST,), (LAST,))
 
         windows = self.windows(self.input_size)
         reverse = windows.reverse
         if self.is_pointwise(windows):
-            return (form("pointwise", self._lower_pointwise),)
+            return (lowering("pointwise", self._lower_pointwise),)
         if windows.strides[1] > 1:
-            return (form("woven", self._lower_woven),) if self.group == 1 and _has_plain_phases(windows) else ()
-        transposed = form("transposed", self._lower_transposed)
+            return (lowering("woven", self._lower_woven),) if self.group == 1 and _has_plain_phases(windows) else ()
+        transposed = lowering("transposed", self._lower_transposed)
         if self.group > 1 or reverse is None:
             return (transposed,)
-        both = form("turned", partial(self._lower_turned, reverse)), transposed
+        both = lowering("turned", partial(self._lower_turned, reverse)), transposed
         best = both if self.input_size[1] in FLIPPED_CHANNELS else both[::-1]
         return with_winograd(best, lower_input_gradient, self.out_channel, reverse, self.input_size)
 
@@ -456,27 +456,27 @@ class Conv2DBackpropFilter(Convolution):
     def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
         return BatchRule((True, True), lambda _: self, is_sum=True)
 
-    def forms(self, dout: TensorType, x: TensorType) -> Sequence[Form]:
-        batch_last_forms = self._batch_last_forms(x) if suits_batch_last(x) else ()
-        return *batch_last_forms, Form("plain", self.lower, penalty=4 * x.size)
+    def lowerings(self, dout: TensorType, x: TensorType) -> Sequence[Lowering]:
+        batch_last_lowerings = self._batch_last_lowerings(x) if suits_batch_last(x) else ()
+        return *batch_last_lowerings, Lowering("plain", self.lower, penalty=4 * x.size)
 
-    def _batch_last_forms(self, x: TensorType) -> tuple[Form, ...]:
-        def form(name: str, lower: Callable[..., str]) -> Form:
-            return Form(name, lower, (LAST, LAST))
+    def _batch_last_lowerings(self, x: TensorType) -> tuple[Lowering, ...]:
+        def lowering(name: str, lower: Callable[..., str]) -> Lowering:
+            return Lowering(name, lower, (LAST, LAST))
 
         windows = self.windows(x.shape)
         if self.is_pointwise(windows):
-            return (form("pointwise", self._lower_pointwise),)
+            return (lowering("pointwise", self._lower_pointwise),)
         if self.group > 1:
-            return (form("grouped", self._lower_grouped),)
-        gathered, by_taps = form("gathered", self._lower_gathered), form("by_taps", self._lower_by_taps)
+            return (lowering("grouped", self._lower_grouped),)
+        gathered, by_taps = lowering("gathered", self._lower_gathered), lowering("by_taps", self._lower_by_taps)
         whole = column_bytes(windows, x.shape, x.dtype.size) <= WHOLE_BYTES
         direct = (gathered, by_taps) if whole else (by_taps, gathered)
         best = with_winograd(direct, lower_filter_gradient, self.out_channel, windows, x.shape, FILTER_CHANNELS)
         if not self.tiling_pays_off(x):
             return best
         # If dout is available in both layouts, its tiles fit the columns that the convolution has gathered.
-        return *(replace(other, penalty=1) for other in best), Form("tiled", self._lower_tiled, (TILED, LAST))
+        return *(replace(other, penalty=1) for other in best), Lowering("tiled", self._lower_tiled, (TILED, LAST))
 
     def _lower_pointwise(self, b: Builder, dout: str, x: str) -> str:
         """(K, pixels) times (pixels, C)."""

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.lowering import LAST, TILED, Builder, Form, physical_shape
+from runner.core.lowering import LAST, TILED, Builder, Lowering, physical_shape
 from runner.core.operators import BatchRule, ComposedOperator, Gradient, Primitive, family, primitive
 from runner.core.values import Tensor, Value
 from runner.host.threads import compute_parts, slices
@@ -161,10 +161,10 @@ class MaxPool(Pooling):
     def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
         return BatchRule((True,), lambda _: self)
 
-    def forms(self, x: TensorType) -> Sequence[Form]:
+    def lowerings(self, x: TensorType) -> Sequence[Lowering]:
         windows = self.windows(x.shape)
-        tiled = _tiled_form(lower_tiled_maximum, windows, x, gradient=False)
-        return *tiled, *_last_form(lower_maximum, windows, x, 1), Form("plain", self.lower)
+        tiled = _tiled_lowering(lower_tiled_maximum, windows, x, gradient=False)
+        return *tiled, *_last_lowering(lower_maximum, windows, x, 1), Lowering("plain", self.lower)
 
 
 @primitive
@@ -208,10 +208,10 @@ class MaxPoolGrad(Pooling):
     def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
         return BatchRule((True, True, True), lambda _: self)
 
-    def forms(self, x: TensorType, out: TensorType, dout: TensorType) -> Sequence[Form]:
+    def lowerings(self, x: TensorType, out: TensorType, dout: TensorType) -> Sequence[Lowering]:
         windows = self.windows(x.shape)
-        tiled = _tiled_form(lower_tiled_maximum_gradient, windows, x, gradient=True)
-        return *tiled, *_last_form(lower_maximum_gradient, windows, x, 3), Form("plain", self.lower)
+        tiled = _tiled_lowering(lower_tiled_maximum_gradient, windows, x, gradient=True)
+        return *tiled, *_last_lowering(lower_maximum_gradient, windows, x, 3), Lowering("plain", self.lower)
 
     def _by_taps(self, b: Builder, x: str, out: str, dout: str) -> str:
         """By transposing to batch last and back, in half the time that positions of MaxPool take."""
@@ -393,8 +393,8 @@ class AvgPool(Averaging):
     def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
         return BatchRule((True,), lambda _: self)
 
-    def forms(self, x: TensorType) -> Sequence[Form]:
-        return *_last_form(lower_mean, self.windows(x.shape), x, 1), Form("plain", self.lower)
+    def lowerings(self, x: TensorType) -> Sequence[Lowering]:
+        return *_last_lowering(lower_mean, self.windows(x.shape), x, 1), Lowering("plain", self.lower)
 
 
 @primitive
@@ -433,9 +433,9 @@ class AvgPoolGrad(Averaging):
         counted, image = self.count_include_pad, self.x_shape[1:]
         return BatchRule((True,), lambda n: self.sibling(AvgPoolGrad, count_include_pad=counted, x_shape=(n, *image)))
 
-    def forms(self, dout: TensorType) -> Sequence[Form]:
+    def lowerings(self, dout: TensorType) -> Sequence[Lowering]:
         x = dout.with_shape(*self.x_shape)
-        return *_last_form(lower_mean_gradient, self.windows(x.shape), x, 1), Form("plain", self.lower)
+        return *_last_lowering(lower_mean_gradient, self.windows(x.shape), x, 1), Lowering("plain", self.lower)
 
 
 def lower_mean_in_half(windows: Windows, divisors: np.ndarray, b: Builder, x: str) -> str:
@@ -469,17 +469,17 @@ def uses_taps(windows: Windows) -> bool:
     return windows.tile_image and max(windows.kernel) <= MAX_SIDE
 
 
-def _last_form(lower: Callable[..., str], windows: Windows, x: TensorType, operands: int) -> tuple[Form, ...]:
+def _last_lowering(lower: Callable[..., str], windows: Windows, x: TensorType, operands: int) -> tuple[Lowering, ...]:
     """The batch-last form of a pooling operator, if its windows allow it."""
     fits = uses_taps(windows) and x.dtype is dt.float32
-    return (Form("last", partial(lower, windows, x), (LAST,) * operands, (LAST,)),) if fits else ()
+    return (Lowering("last", partial(lower, windows, x), (LAST,) * operands, (LAST,)),) if fits else ()
 
 
-def _tiled_form(lower: Callable[..., str], windows: Windows, x: TensorType, gradient: bool) -> tuple[Form, ...]:
+def _tiled_lowering(lower: Callable[..., str], windows: Windows, x: TensorType, gradient: bool) -> tuple[Lowering, ...]:
     """The form of a 2x2 pool of a tiled image."""
     fits = windows.tile_image and windows.kernel == (2, 2) and x.dtype is dt.float32
     operands, results = ((TILED, LAST, LAST), (TILED,)) if gradient else ((TILED,), (LAST,))
-    return (Form("tiled", partial(lower, x), operands, results),) if fits else ()
+    return (Lowering("tiled", partial(lower, x), operands, results),) if fits else ()
 
 
 def lower_maximum(windows: Windows, x: TensorType, b: Builder, name: str) -> str:

@@ -1,7 +1,7 @@
 """Winograd's minimal filtering for 3x3 convolutions and both their gradients: fewer multiplications.
 
 The matrices of the transforms; kernels in numpy, which take them where they are faster; and lowerings, which
-convolutions offer as further forms.
+convolutions offer as further lowerings.
 """
 
 import math
@@ -13,7 +13,7 @@ from functools import lru_cache, partial, reduce
 
 import numpy as np
 
-from runner.core.lowering import FUSED, Builder, Form
+from runner.core.lowering import FUSED, Builder, Lowering
 from runner.host.threads import compute_parts, in_order, slices
 from runner.ops.convolution.columns import SHARED_BYTES, WHOLE_BYTES, column_bytes, columns, cropped, tiles
 from runner.ops.convolution.windows import Windows
@@ -228,31 +228,34 @@ def _blocks(count: int, flops: int) -> list[slice]:
 # the same transformed tiles; only small ones are kept for it, since they take more than twice the memory of images.
 
 OFFERED_CHANNELS = 16  # with fewer, the transforms take longer than what they save
-FORM_CHANNELS, FILTER_CHANNELS = 64, 32  # from which a form is faster than direct ones: images; gradients of filters
+FORM_CHANNELS, FILTER_CHANNELS = (
+    64,
+    32,
+)  # from which a lowering is faster than direct ones: images; gradients of filters
 ITEMSIZE = 4  # of Float32; no other type is batch last
 
 
 def with_winograd(
-    direct: Sequence[Form],
+    direct: Sequence[Lowering],
     lower: Callable[..., str],
     outs: int,
     windows: Windows,
     input_size: Shape,
     channels: int = FORM_CHANNELS,
-) -> tuple[Form, ...]:
-    """The direct forms of an operator and those of Winograd with tiles of these windows, the fastest first.
+) -> tuple[Lowering, ...]:
+    """The direct lowerings of an operator and those of Winograd with tiles of these windows, the fastest first.
 
     `outs` is the number of filters, `input_size` that of Conv2D, (N, C, H, W); `channels` the number from which the
-    forms are faster. They have the layouts of the first direct form; `lower` receives the matrices and the windows
-    before the builder.
+    lowerings are faster. They have the layouts of the first direct lowering; `lower` receives the matrices and the
+    windows before the builder.
     """
-    fast, other = list[Form](), list[Form]()
+    fast, other = list[Lowering](), list[Lowering]()
     wide = min(outs, input_size[1]) >= channels
     for tile in _sizes(outs, windows, input_size):
-        lowering = partial(lower, winograd(tile), windows)
-        form = replace(direct[0], name=f"winograd{tile}x{tile}", lower=lowering, penalty=0, winograd=True)
+        transformed = partial(lower, winograd(tile), windows)
+        lowering = replace(direct[0], name=f"winograd{tile}x{tile}", lower=transformed, penalty=0, winograd=True)
         long = math.prod(tiles(windows, tile).out) * input_size[0] >= COLUMNS
-        (fast if wide and long else other).append(form)
+        (fast if wide and long else other).append(lowering)
     return *fast, *direct, *other
 
 

@@ -1,7 +1,7 @@
 """Elementwise arithmetic, and what all elementwise operators share.
 
 The bases: passes over large arrays in blocks, which stay in the cache; `Unary` and `Binary` with the type rule, numpy's
-function, the lowering and its forms in other layouts; `Smooth` and `SmoothBinary`, which have the gradient too: the
+function, the lowerings; `Smooth` and `SmoothBinary`, which have the gradient too: the
 adjoint times a derivative that is written in operators. Then the operators behind Python's `+ - * / **`, roots and
 logarithms, and rounding; `division.py` has the other divisions, `functions.py` other functions.
 """
@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.lowering import LAST, PLAIN, TILED, Builder, Form, Layout, can_tile, elementwise_forms
+from runner.core.lowering import LAST, PLAIN, TILED, Builder, Layout, Lowering, can_tile, elementwise_lowerings
 from runner.core.operators import Gradient, Primitive, is_filled_with, primitive
 from runner.core.precision import Needs
 from runner.core.values import Operand, Tensor, Value, syntax
@@ -88,8 +88,8 @@ class Unary(Primitive):
     def lower(self, b: Builder, x: str) -> str:
         return b.node(self.onnx, (x,))
 
-    def forms(self, x: TensorType) -> Sequence[Form]:
-        return elementwise_forms(self.lower, x)
+    def lowerings(self, x: TensorType) -> Sequence[Lowering]:
+        return elementwise_lowerings(self.lower, x)
 
 
 class UnaryGrad(Primitive):
@@ -101,8 +101,8 @@ class UnaryGrad(Primitive):
         require(dout == x, "dout and x must have one type", dout=dout, x=x)
         return dout
 
-    def forms(self, dout: TensorType, x: TensorType) -> Sequence[Form]:
-        return elementwise_forms(self.lower, dout, x)
+    def lowerings(self, dout: TensorType, x: TensorType) -> Sequence[Lowering]:
+        return elementwise_lowerings(self.lower, dout, x)
 
 
 class Smooth(Unary):
@@ -143,8 +143,8 @@ class Binary(Primitive):
     def lower(self, b: Builder, x: str, y: str) -> str:
         return b.node(self.onnx, (with_rank_of(b, x, y), with_rank_of(b, y, x)))
 
-    def forms(self, x: TensorType, y: TensorType) -> Sequence[Form]:
-        return broadcast_forms(self.lower, x, y)
+    def lowerings(self, x: TensorType, y: TensorType) -> Sequence[Lowering]:
+        return broadcast_lowerings(self.lower, x, y)
 
     def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
         if self.neutral is None:
@@ -171,7 +171,7 @@ class SmoothBinary(Binary):
         return lambda: unbroadcast(dout * by_x(), x), lambda: unbroadcast(dout * by_y(), y)
 
 
-# Lowerings of operands that are broadcast, and their forms in each layout.
+# Lowerings of operands that are broadcast, in each layout.
 
 
 def with_rank_of(b: Builder, scalar: str, other: str) -> str:
@@ -183,8 +183,8 @@ def with_rank_of(b: Builder, scalar: str, other: str) -> str:
     return scalar if b.type(scalar).ndim or ndim < 2 else b.reshape(scalar, (1,) * ndim)
 
 
-def broadcast_forms(lower: Callable[..., str], *operands: TensorType) -> tuple[Form, ...]:
-    """The forms of an operator whose operands are broadcast.
+def broadcast_lowerings(lower: Callable[..., str], *operands: TensorType) -> tuple[Lowering, ...]:
+    """The lowerings of an operator whose operands are broadcast.
 
     Batch last, operands with the batch axis are transposed; in the others that axis is a 1 at the end. Tiled, operands
     have the shape of the result, or one element per channel.
@@ -193,10 +193,10 @@ def broadcast_forms(lower: Callable[..., str], *operands: TensorType) -> tuple[F
     layouts = [LAST] if out.ndim > 1 else []
     if can_tile(out) and all(x.shape == out.shape or _is_per_channel(x) for x in operands):
         layouts.append(TILED)
-    return Form("plain", lower), *(_in_layout(lower, layout, out, operands) for layout in layouts)
+    return Lowering("plain", lower), *(_in_layout(lower, layout, out, operands) for layout in layouts)
 
 
-def _in_layout(lower: Callable[..., str], layout: Layout, out: TensorType, operands: Sequence[TensorType]) -> Form:
+def _in_layout(lower: Callable[..., str], layout: Layout, out: TensorType, operands: Sequence[TensorType]) -> Lowering:
     def has_batch(x: TensorType) -> bool:
         return x.shape == out.shape if layout is TILED else x.shape[:1] == out.shape[:1] and x.ndim == out.ndim
 
@@ -206,7 +206,9 @@ def _in_layout(lower: Callable[..., str], layout: Layout, out: TensorType, opera
         pairs = zip(names, batched, strict=True)
         return lower(b, *(name if batch else _without_batch(b, name, out.ndim) for name, batch in pairs))
 
-    return Form(layout.name.lower(), lower_in_layout, tuple(layout if batch else PLAIN for batch in batched), (layout,))
+    return Lowering(
+        layout.name.lower(), lower_in_layout, tuple(layout if batch else PLAIN for batch in batched), (layout,)
+    )
 
 
 def _is_per_channel(x: TensorType) -> bool:

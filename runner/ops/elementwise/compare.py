@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.lowering import Builder, Form, elementwise_forms
+from runner.core.lowering import Builder, Lowering, elementwise_lowerings
 from runner.core.operators import Gradient, Primitive, primitive
 from runner.core.values import Tensor, Value
 from runner.ops.array import Cast, require
-from runner.ops.elementwise.arithmetic import Binary, Unary, broadcast_forms
+from runner.ops.elementwise.arithmetic import Binary, Unary, broadcast_lowerings
 from runner.ops.reduce import unbroadcast
 from runner.types import TensorType, broadcast
 
@@ -155,8 +155,8 @@ class Select(Primitive):
         second = b.node("And", (b.node("Not", (condition,)), y))  # onnxruntime has no Where of Bool
         return b.node("Or", (b.node("And", (condition, x)), second))
 
-    def forms(self, condition: TensorType, x: TensorType, y: TensorType) -> Sequence[Form]:
-        return broadcast_forms(self.lower, condition, x, y)
+    def lowerings(self, condition: TensorType, x: TensorType, y: TensorType) -> Sequence[Lowering]:
+        return broadcast_lowerings(self.lower, condition, x, y)
 
 
 # Logic of Bool, and of the bits of whole numbers.
@@ -275,8 +275,8 @@ class FloatTest(Primitive):
         """The test of floats in ONNX."""
         return b.node(self.onnx, (x,))
 
-    def forms(self, x: TensorType) -> Sequence[Form]:
-        return elementwise_forms(self.lower, x)
+    def lowerings(self, x: TensorType) -> Sequence[Lowering]:
+        return elementwise_lowerings(self.lower, x)
 
 
 @primitive
@@ -323,5 +323,5 @@ class FloatStatus(Primitive):
         not_finite = b.node("IsNaN", (b.node("ReduceSum", (zeros,), keepdims=0),))
         return b.reshape(b.node("Cast", (not_finite,), to=b.type(x).dtype), (1,))
 
-    def forms(self, x: TensorType) -> Sequence[Form]:
-        return elementwise_forms(self.lower, x, results=0)
+    def lowerings(self, x: TensorType) -> Sequence[Lowering]:
+        return elementwise_lowerings(self.lower, x, results=0)

@@ -145,7 +145,7 @@ def test_parts_are_split_and_joined_in_both_layouts(layout):
         return joined
 
     graph = trace(net, [TensorType.of(x)], "net")
-    placed = [replace(node, form=node.op.forms(*(v.type for v in node.inputs))[layout]) for node in graph.nodes]
+    placed = [replace(node, lowering=node.op.lowerings(*(v.type for v in node.inputs))[layout]) for node in graph.nodes]
     assert [node.op.name for node in placed] == ["SplitBatch", "JoinBatch"]
     assert np.array_equal(results(replace(graph, nodes=tuple(placed)), x)[0], x)
     assert np.array_equal(JoinBatch().kernel(*SplitBatch(3).kernel(x)), x)

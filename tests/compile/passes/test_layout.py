@@ -15,7 +15,7 @@ from training_steps import Batch, lenet, resnet, results, training_step
 from runner.compile.onnx.lower import lower
 from runner.compile.passes import PASSES, default_passes, optimize
 from runner.core.graph import Graph
-from runner.core.lowering import PLAIN, Form
+from runner.core.lowering import PLAIN, Lowering
 from runner.core.operators import Node
 from runner.core.trace import trace
 from runner.device import Device
@@ -35,10 +35,10 @@ def step_graph(network: str, batch: int) -> tuple[Graph, Batch]:
     return trace(training_step(cell).construct, [TensorType.of(a) for a in arrays], "step"), arrays
 
 
-def form_of(node: Node) -> Form:
+def lowering_of(node: Node) -> Lowering:
     """How a node is lowered."""
-    assert node.form is not None
-    return node.form
+    assert node.lowering is not None
+    return node.lowering
 
 
 def model_of(graph: Graph) -> onnx.ModelProto:
@@ -58,7 +58,7 @@ def test_a_placed_step_computes_the_same(network, batch):
     """The loss and every update."""
     graph, arrays = step_graph(network, batch)
     placed, plain = optimize(graph, default_passes(Device())), optimize(graph, PASSES)
-    assert (placed.has_forms, plain.has_forms) == (True, False)
+    assert (placed.has_lowerings, plain.has_lowerings) == (True, False)
     assert distance(results(placed, *arrays), results(plain, *arrays)) < ROUNDING[network]
 
 
@@ -67,8 +67,8 @@ def test_short_rows_of_a_batch_do_not_pay(network):
     """32 bytes do: seven images lie as they came, eight are turned around."""
     graphs = {batch: optimize(step_graph(network, batch)[0], default_passes(Device())) for batch in (7, 8)}
     images = {batch: [n for n in g.nodes if n.op.name.startswith("Conv2D")] for batch, g in graphs.items()}
-    assert {form_of(node).results for node in images[7]} == {()}
-    assert PLAIN not in {form_of(node).operands[0] for node in images[8]}
+    assert {lowering_of(node).results for node in images[7]} == {()}
+    assert PLAIN not in {lowering_of(node).operands[0] for node in images[8]}
 
 
 @pytest.mark.parametrize("network", NETWORKS)
@@ -76,7 +76,7 @@ def test_every_value_on_the_way_is_the_same_and_lies_as_its_type_says(network):
     """With all of them returned, no operator may be fused away or give its result turned around."""
     graph, arrays = step_graph(network, 9)
     placed, plain = optimize(graph, default_passes(Device())), optimize(graph, PASSES)
-    assert any(set(form_of(node).results) - {PLAIN} for node in placed.nodes)
+    assert any(set(lowering_of(node).results) - {PLAIN} for node in placed.nodes)
     every = [replace(g, outputs=tuple(y for node in g.nodes for y in node.outputs)) for g in (placed, plain)]
     first, second = (results(g, *arrays) for g in every)
     assert distance(first, second) < ROUNDING[network]

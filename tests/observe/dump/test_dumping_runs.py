@@ -91,7 +91,7 @@ def test_a_wrong_kernel_is_found(tmp_path, monkeypatch, capsys, mode, side):
 
 def scale_lowered(monkeypatch, kind) -> None:
     """Every form of an operator gives 1.01 times its results."""
-    forms, lower = kind.forms, kind.lower
+    lowerings, lower = kind.lowerings, kind.lower
 
     def scaled(way):
         def lowering(b, *names, **more):
@@ -102,7 +102,7 @@ def scale_lowered(monkeypatch, kind) -> None:
         return lowering
 
     monkeypatch.setattr(
-        kind, "forms", lambda self, *types: tuple(replace(f, lower=scaled(f.lower)) for f in forms(self, *types))
+        kind, "forms", lambda self, *types: tuple(replace(f, lower=scaled(f.lower)) for f in lowerings(self, *types))
     )
     monkeypatch.setattr(kind, "lower", lambda self, b, *names: scaled(lambda b, *n: lower(self, b, *n))(b, *names))
 

@@ -33,10 +33,10 @@ def operators(op: ops.Conv2D, shape: Shape) -> tuple[tuple[Primitive, tuple[Shap
     )
 
 
-def forms(op: ops.Conv2D, shape: Shape) -> list[list[str]]:
+def lowerings(op: ops.Conv2D, shape: Shape) -> list[list[str]]:
     """The names of the forms, the best first: of the convolution, the gradient of images, the gradient of filters."""
     return [
-        [form.name for form in each.forms(*(TensorType(float32, operand) for operand in shapes))]
+        [lowering.name for lowering in each.lowerings(*(TensorType(float32, operand) for operand in shapes))]
         for each, shapes in operators(op, shape)
     ]
 
@@ -52,8 +52,8 @@ def forms(op: ops.Conv2D, shape: Shape) -> list[list[str]]:
         (64, (32, 64, 6, 6), ("winograd2x2", "winograd2x2", "winograd2x2")),  # four tiles of 4x4 multiply as much
     ],
 )
-def test_the_first_form_is_the_fastest_measured_one(channels: int, shape: Shape, first: tuple[str, ...]):
-    assert tuple(names[0] for names in forms(ops.Conv2D(channels, **SAME), shape)) == first
+def test_the_first_lowering_is_the_fastest_measured_one(channels: int, shape: Shape, first: tuple[str, ...]):
+    assert tuple(names[0] for names in lowerings(ops.Conv2D(channels, **SAME), shape)) == first
 
 
 def unsuitable() -> Iterator[tuple[ops.Conv2D, Shape]]:
@@ -69,14 +69,14 @@ def unsuitable() -> Iterator[tuple[ops.Conv2D, Shape]]:
     yield ops.Conv2D(64, **SAME), (4096, 64, 64, 64)  # more memory than the forms may take
 
 
-def test_other_convolutions_have_no_winograd_form():
+def test_other_convolutions_have_no_winograd_lowering():
     for op, shape in unsuitable():
         filters = op.out_channel, shape[1], *op.kernel_size
-        names = [form.name for form in op.forms(TensorType(float32, shape), TensorType(float32, filters))]
+        names = [lowering.name for lowering in op.lowerings(TensorType(float32, shape), TensorType(float32, filters))]
         assert not [name for name in names if name.startswith("winograd")], (op, shape)
     depthwise = ops.Conv2D(64, **SAME, group=64)
-    found = depthwise.forms(TensorType(float32, (32, 64, 16, 16)), TensorType(float32, (64, 1, 3, 3)))
-    assert not any(form.winograd for form in found)
+    found = depthwise.lowerings(TensorType(float32, (32, 64, 16, 16)), TensorType(float32, (64, 1, 3, 3)))
+    assert not any(lowering.winograd for lowering in found)
 
 
 @pytest.mark.parametrize("shape", [(8, 16, 8, 8), (9, 24, 7, 10), (8, 256, 4, 4)])
@@ -88,8 +88,10 @@ def test_rounding_errors_stay_within_the_documented_bounds(shape: Shape):
         made = tuple(rng.standard_normal(size, np.float32) for size in row[1])
         for arrays in (made, tuple(np.maximum(array, 0) for array in made)):
             exact = computed(*in_float64(row[0], arrays))
-            for form in row[0].forms(*map(TensorType.of, arrays)):
-                assert distance(ran(row[0], arrays, form), exact) <= BOUNDS.get(form.name, BOUNDS["winograd2x2"]), form
+            for lowering in row[0].lowerings(*map(TensorType.of, arrays)):
+                assert distance(ran(row[0], arrays, lowering), exact) <= BOUNDS.get(
+                    lowering.name, BOUNDS["winograd2x2"]
+                ), lowering
 
     check_rows(operators(op, shape), check, name=lambda row: row[0].name)
 
@@ -98,10 +100,10 @@ def chosen(device: Device, batch: int = 8) -> list[bool]:
     """Whether the two convolutions of a graph, with 64 and with 8 results, have Winograd's form."""
     types = [TensorType(float32, shape) for shape in ((batch, 64, 8, 8), (64, 64, 3, 3), (8, 64, 3, 3))]
     graph = trace(lambda x, w, v: (ops.Conv2D(64, **SAME)(x, w), ops.Conv2D(8, **SAME)(x, v)), types, "two")
-    return [bool(node.form and node.form.winograd) for node in optimize(graph, default_passes(device)).nodes]
+    return [bool(node.lowering and node.lowering.winograd) for node in optimize(graph, default_passes(device)).nodes]
 
 
-def test_the_device_says_whether_the_form_is_chosen():
+def test_the_device_says_whether_the_lowering_is_chosen():
     assert chosen(Device(), batch=16) == [True, False]
     assert chosen(Device(winograd="off"), batch=16) == [False, False]
     with pytest.raises(ConfigError, match=r"no such choice\n.*session.winograd\n.*always\n.*auto, off"):
@@ -119,5 +121,5 @@ def test_only_small_tiles_are_kept_for_the_gradient_of_the_filter(size: int, gat
 
     graph = trace(both, [TensorType(float32, s) for s in (shape, (64, 64, 3, 3), shape)], "step")
     placed = optimize(graph, (*PASSES, layout_for(Device())))
-    assert [node.form.name for node in placed.nodes if node.form] == ["winograd4x4"] * 3
+    assert [node.lowering.name for node in placed.nodes if node.lowering] == ["winograd4x4"] * 3
     assert [node.op_type for node in lower(placed).graph.node].count("Gather") == gathers
