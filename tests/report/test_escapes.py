@@ -9,7 +9,7 @@ from run_folders import leave, varied
 from tables import table
 
 from runner.cli import main as cli, run_command
-from runner.experiment.sweep.controller import ended_line, plain
+from runner.experiment.sweep.controller import ended_line, table_lines
 from runner.experiment.sweep.journal import Outcome
 from runner.host.console import spreadsheet_cell
 from runner.report.record import code, inline, table_row
@@ -155,7 +155,7 @@ def test_a_terminal_receives_no_commands(hostile, tmp_path, capsys, words):
 
 def test_the_table_of_a_sweep_and_errors(capsys):
     outcome = Outcome(0, ("name=\x1b[2J",), "ok", 0, metrics={"a\nb\x1b": 0.5}, loss=0.1)
-    text = "\n".join([*plain([outcome]), ended_line(outcome)])
+    text = "\n".join([*table_lines([outcome]), ended_line(outcome)])
     assert "\x1b" not in text
     assert len(text.splitlines()) == 3
     assert cli(["compare", "\x1b[2Ja", "b"]) == 7

@@ -14,7 +14,7 @@ from patience import wait_until
 
 from runner.config.compose import CommandLine
 from runner.experiment.sweep import sweep
-from runner.experiment.sweep.controller import plain
+from runner.experiment.sweep.controller import table_lines
 from runner.experiment.sweep.journal import Outcome, SweepState
 from runner.host import files
 
@@ -41,7 +41,7 @@ def sweep_state(folder: Path) -> SweepState:
 
 def table(folder: Path) -> list[str]:
     """The table that is printed at the end of a sweep."""
-    return plain(sweep_state(folder).outcomes())
+    return table_lines(sweep_state(folder).outcomes())
 
 
 def traces(folder: Path) -> dict[str, object]:

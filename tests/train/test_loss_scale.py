@@ -122,7 +122,7 @@ def test_casts_stand_in_the_graph_and_have_the_same_names_in_both_modes(name):
         with Recorder(inputs) as recorder:
             cell.construct(*inputs)
     assert [(n.name, [y.type for y in n.outputs]) for n in traced] == [
-        (n.name, [y.type for y in n.outputs]) for n in recorder.tracer.nodes
+        (n.name, [y.type for y in n.outputs]) for n in recorder.tracer.tape.nodes
     ]
     casts = [n.name for n in traced if n.op.name == "Cast"]
     assert any(c.startswith("Default/network-WithLossCell/_backbone-LeNet5/conv1-Conv2d/Cast-op") for c in casts)

@@ -191,7 +191,7 @@ def show(outcomes: Sequence[Outcome], folder: Path) -> None:
     console_of, box, tables, texts = (lazy_import(f"rich.{name}") for name in ("console", "box", "table", "text"))
     console = console_of.Console()
     if not console.is_terminal:
-        print("\n".join(_columns(outcomes)))  # noqa: T201
+        print("\n".join(table_lines(outcomes)))  # noqa: T201
     else:
         head, *rows = cells(outcomes)
         table = tables.Table(*head, box=box.SIMPLE)
@@ -204,7 +204,7 @@ def show(outcomes: Sequence[Outcome], folder: Path) -> None:
     print(f"{done}{of} jobs finished in {folder}")  # noqa: T201
 
 
-def _columns(outcomes: Sequence[Outcome]) -> list[str]:
+def table_lines(outcomes: Sequence[Outcome]) -> list[str]:
     """The lines of the table, in columns."""
     rows = cells(outcomes)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -7,7 +7,7 @@ files, line by line: text and CSV. Files of records: MindRecord and TFRecord. So
 import csv
 import glob
 import io
-import json as std_json
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,8 +31,8 @@ from runner.dataset.readers.image_file import MAX_FILE_BYTES as image_file_MAX_F
 from runner.dataset.samplers import RowSelection
 from runner.dataset.samples import ListedSamples, Sample, SampleColumn, Samples
 from runner.errors import ConfigError, DataError, RunnerError, known_names
-from runner.host import files, json
-from runner.host.json import config_bytes, decoded, parse_config
+from runner.host import files
+from runner.host.json import config_bytes, decoded, parse_config, parse_data
 from runner.host.machine import require_memory
 from runner.validation.arguments import as_list, flag, one_of, whole_number
 
@@ -271,7 +271,7 @@ def _manifest_rows(path: Path, usage: str) -> list[tuple[Path, list[str]]]:
     rows = []
     for number, line in enumerate(_lines(path), 1):
         try:
-            entry = json.parse_data(line.encode())
+            entry = parse_data(line.encode())
             if str(entry["usage"]).lower() == usage:
                 names = [str(one["name"]) for one in entry.get("annotation", []) if "name" in one]
                 rows.append((Path(entry["source"].removeprefix("file://")), names))
@@ -500,7 +500,7 @@ class Schema:
 
     def to_json(self) -> str:
         """The schema as JSON text."""
-        return std_json.dumps({"columns": self.columns or None, **self._about}, indent=2, sort_keys=True)
+        return json.dumps({"columns": self.columns or None, **self._about}, indent=2, sort_keys=True)
 
     def from_json(self, json_obj: Mapping[str, Any]) -> None:
         """Replace the schema by one that JSON gave. Raises ConfigError for unknown keys and without columns."""

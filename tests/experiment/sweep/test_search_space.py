@@ -27,7 +27,7 @@ OPTUNA = "hydra/sweeper=optuna"
 def place(tmp_path, monkeypatch):
     """A folder of its own, where Optuna seems to be installed."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(search, "missing_keys", lambda: None)
+    monkeypatch.setattr(search, "optuna_error", lambda: None)
     return tmp_path
 
 
@@ -177,7 +177,7 @@ def test_without_the_extra(tmp_path, monkeypatch, capsys):
 def test_an_optuna_that_is_too_old(monkeypatch):
     monkeypatch.setattr(search.importlib.util, "find_spec", lambda name: object())
     monkeypatch.setattr(search, "version", lambda: "2.10.1")
-    assert search.missing_keys().rows["found"] == "2.10.1"
+    assert search.optuna_error().rows["found"] == "2.10.1"
 
 
 def configs(place: Path, params: str) -> CommandLine:
