@@ -102,7 +102,9 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "2", "COLUMNS": "120", "LC_ALL": "C.UTF-8"}
 # Where source lines stand in what is compared as text.
 SOURCE = re.compile(rb"# In file [^\n]*|[\w./-]*\b(?:runner|models|conf)/[\w./-]+\.py(?:[(:]\d+\)?)?")
 # What no two runs have in common, in files whose other content is compared.
-VOLATILE_NAMES = re.compile(r"\.runner_owner\.json$|events\.out\.tfevents|\.lock$|timeline|profil|junit\.xml$|report\.html$|hydra\.yaml$")
+VOLATILE_NAMES = re.compile(
+    r"\.runner_owner\.json$|events\.out\.tfevents|\.lock$|timeline|profil|junit\.xml$|report\.html$|hydra\.yaml$"
+)
 # CANN files and some folders have the time in their names.
 STAMP = re.compile(r"\b\d{13,20}\b|\b20\d{12,}\b")
 # The field dump_time of such a file, behind the length of the header and the version.

@@ -26,7 +26,7 @@ from runner.compile.session import SPINNING, Session, version
 from runner.core.graph import Graph
 from runner.core.lowering import Lowering
 from runner.core.operators import Node
-from runner.core.precision import Needs
+from runner.core.precision import OperandPrecision
 from runner.core.trace import trace
 from runner.core.values import Parameter
 from runner.device import UNTUNED, Device, Tuning
@@ -247,7 +247,7 @@ class TuningSearch:
         """The signatures with several lowerings, those with the most work first."""
         nodes_of: dict[str, list[Node]] = {}
         for node in self.best.graph.nodes:
-            if ("GA" if node.op.needs is Needs.HALF else "RL") in self.modes:
+            if ("GA" if node.op.precision is OperandPrecision.HALF else "RL") in self.modes:
                 nodes_of.setdefault(signature(node), []).append(node)
         many = {
             name: lowerings

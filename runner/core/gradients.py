@@ -37,22 +37,22 @@ def gradients(
     """
     interpreter = current()
     seeds = {interpreter.lift(loss): interpreter.lift(_initial_adjoint(interpreter, loss, sens))}
-    results = pull_back(seeds, versions(parameters, since), since, last, on_gradient)
+    results = pull_back(seeds, versions_of(parameters, since), since, last, on_gradient)
     # With forced Float16, the sums of gradients from several uses are Float16 too.
     return [interpreter.with_dtype(value, p.dtype) for value, p in zip(results, parameters, strict=True)]
 
 
-def versions(parameters: Sequence[Value], since: Mark) -> list[Sequence[Value]]:
-    """For each parameter, or other value, the handles that operators since a point of the step may have read."""
+def versions_of(parameters: Sequence[Value], since: Mark) -> list[Sequence[Value]]:
+    """For each parameter, or other value, the versions that operators since a point of the step may have read."""
     interpreter = current()
-    handles: list[Sequence[Value]] = []
+    versions: list[Sequence[Value]] = []
     for x in parameters:
         if isinstance(x, Parameter):
             read = [interpreter.at(x, since), *interpreter.assignments.since(x, since)]
         else:
             read = [interpreter.lift(x)]
-        handles.append([interpreter.tape.original(handle) for handle in read])
-    return handles
+        versions.append([interpreter.tape.original(version) for version in read])
+    return versions
 
 
 def pull_back(
@@ -63,18 +63,18 @@ def pull_back(
     on_gradient: Callable[[int, Value], None] | None = None,
     until: int | None = None,
 ) -> list[Value]:
-    """Gradients of each target, a sum over its handles, from the adjoints of results.
+    """Gradients of each target, a sum over its versions, from the adjoints of results.
 
-    The record is walked backwards from position `until` to `since`. Of the handles, those that other operators of the
+    The record is walked backwards from position `until` to `since`. Of the versions, those that other operators of the
     record have computed pass their gradient on instead; `last` and `on_gradient` as for `gradients`.
     """
     interpreter = current()
     last = last and interpreter.tape.depth == 0  # an enclosing function that is differentiated needs the record again
     nodes = interpreter.record(since, last)
     nodes = nodes if until is None else nodes[: until - since.position]
-    record = _depending_on({handle for handles in targets for handle in handles}, nodes)
+    record = _depending_on({version for versions in targets for version in versions}, nodes)
     del nodes
-    complete = _completed_by_position([handles[0] for handles in targets], record) if on_gradient else {}
+    complete = _completed_by_position([versions[0] for versions in targets], record) if on_gradient else {}
     with interpreter.tape.unrecorded() if last else nullcontext():
         outer = interpreter.origin
         try:
@@ -88,12 +88,12 @@ def pull_back(
                         on_gradient(k, adjoint[targets[k][0]])
         finally:
             interpreter.origin = outer
-        return [_sum(interpreter, adjoint, handles) for handles in targets]
+        return [_sum(interpreter, adjoint, versions) for versions in targets]
 
 
-def _sum(interpreter: Interpreter, adjoint: dict[Value, Value], handles: Sequence[Value]) -> Value:
-    found = [adjoint[handle] for handle in dict.fromkeys(handles) if handle in adjoint]
-    return reduce(syntax.add, found) if found else interpreter.lift(_filled(handles[0], 0.0))
+def _sum(interpreter: Interpreter, adjoint: dict[Value, Value], versions: Sequence[Value]) -> Value:
+    found = [adjoint[version] for version in dict.fromkeys(versions) if version in adjoint]
+    return reduce(syntax.add, found) if found else interpreter.lift(_filled(versions[0], 0.0))
 
 
 def _depending_on(wanted: set[Value], nodes: Sequence[Node]) -> list[tuple[Node, list[bool]]]:
@@ -106,10 +106,12 @@ def _depending_on(wanted: set[Value], nodes: Sequence[Node]) -> list[tuple[Node,
     return record
 
 
-def _completed_by_position(handles: Sequence[Value], record: Sequence[tuple[Node, list[bool]]]) -> dict[int, list[int]]:
+def _completed_by_position(
+    versions: Sequence[Value], record: Sequence[tuple[Node, list[bool]]]
+) -> dict[int, list[int]]:
     """By position in the record: the indices of the parameters that are first read there. The backward walk has
     completed their gradients once it has passed that position."""
-    indices = {handle: k for k, handle in enumerate(handles)}
+    indices = {version: k for k, version in enumerate(versions)}
     read_on_first_rank: dict[int, list[int]] = {}
     for position, (node, _) in enumerate(record):
         for x in node.inputs:
@@ -192,9 +194,9 @@ class Gradients(NamedTuple):
 
 
 class _Executed(NamedTuple):
-    """A finished call: the handles of its operands, its results, and the part of the record that it wrote."""
+    """A finished call: the versions of its operands, its results, and the part of the record that it wrote."""
 
-    handles: Sequence[Value]
+    versions: Sequence[Value]
     outputs: Any
     begin: Mark
     end: int
@@ -216,7 +218,7 @@ def differentiate(
         executed = _earlier_call(interpreter, function, flat) or _execute(interpreter, function, flat)
     outputs = flatten(executed.outputs)
     adjoint = _seeds(interpreter, outputs, sens)
-    targets = [(handle,) for handle in executed.handles] + versions(parameters, executed.begin)
+    targets = [(version,) for version in executed.versions] + versions_of(parameters, executed.begin)
     found = pull_back(adjoint, targets, executed.begin, last=True, until=executed.end)
     own, count = [*flat.values, *parameters], len(flat.values)
     typed = [interpreter.with_dtype(value, x.dtype) for value, x in zip(found, own, strict=True)]
@@ -238,12 +240,12 @@ def _earlier_call(interpreter: Interpreter, function: Callable[..., Any], flat: 
 
 def _execute(interpreter: Interpreter, function: Callable[..., Any], flat: FlatStructure) -> _Executed:
     begin = interpreter.mark()
-    # Each operand gets a handle of its own, although the same value may be another operand, or used by the function.
-    handles = [syntax.identity(x) if x.dtype.is_float else interpreter.lift(x) for x in flat.values]
-    outputs = function(*flat.rebuild(handles))
+    # Each operand gets a version of its own, although the same value may be another operand, or used by the function.
+    versions = [syntax.identity(x) if x.dtype.is_float else interpreter.lift(x) for x in flat.values]
+    outputs = function(*flat.rebuild(versions))
     # The function may assign elements of its operands.
-    handles = [interpreter.tape.original(handle) for handle in handles]
-    return _Executed(handles, outputs, begin, interpreter.mark().position)
+    versions = [interpreter.tape.original(version) for version in versions]
+    return _Executed(versions, outputs, begin, interpreter.mark().position)
 
 
 def _seeds(interpreter: Interpreter, outputs: FlatStructure, sens: Any) -> dict[Value, Value]:
@@ -253,8 +255,8 @@ def _seeds(interpreter: Interpreter, outputs: FlatStructure, sens: Any) -> dict[
     adjoint: dict[Value, Value] = {}
     for y, seed in zip(outputs.values, given, strict=True):
         if y.dtype.is_float:
-            handle, value = interpreter.lift(y), interpreter.with_dtype(interpreter.lift(seed), y.dtype)
-            adjoint[handle] = syntax.add(adjoint[handle], value) if handle in adjoint else value
+            version, value = interpreter.lift(y), interpreter.with_dtype(interpreter.lift(seed), y.dtype)
+            adjoint[version] = syntax.add(adjoint[version], value) if version in adjoint else value
     return adjoint
 
 

@@ -81,7 +81,7 @@ class Assignments:
         return [value for number, value in self._all.get(parameter, ()) if number >= mark.assignments]
 
     def replace(self, target: Value, former: Value) -> None:
-        """A value that was assigned has another handle from now on."""
+        """A value that was assigned has another version from now on."""
         self.latest = {p: former if value is target else value for p, value in self.latest.items()}
         for p, values in self._all.items():
             self._all[p] = [(number, former if value is target else value) for number, value in values]
@@ -108,8 +108,8 @@ class Tape:
     again. `depth` is the number of functions being executed that will be differentiated.
 
     `x[key] = v` gives a value that has been used other elements. The user's object stands for the new value from then
-    on; in the nodes, whose gradient rules read operands, a new handle takes its former place. `originals` has the first
-    handle of each value that was replaced.
+    on; in the nodes, whose gradient rules read operands, a new version takes its former place. `originals` has the
+    first version of each value that was replaced.
     """
 
     def __init__(self, is_on: bool = True) -> None:
@@ -142,9 +142,9 @@ class Tape:
         finally:
             self.is_on = before
 
-    def original(self, handle: Value) -> Value:
-        """The handle of the value that `handle` had at first."""
-        return self.originals.get(handle, handle)
+    def original(self, version: Value) -> Value:
+        """The version of the value that `version` had at first."""
+        return self.originals.get(version, version)
 
     def replace(self, target: Value, former: Value, value: Value) -> None:
         """`former` takes the place of `target` in the nodes, and `target` that of `value`, the output of the last."""
@@ -188,7 +188,7 @@ class Interpreter:
     def bind(self, op: Primitive, operands: tuple[Operand, ...]) -> tuple[Value, ...]:
         """Apply an operator: infer types, let the subclass produce the outputs, and record."""
         given = as_values(operands)
-        inputs = self.handles(given)
+        inputs = self.versions(given)
         if self.precision is not None:
             inputs = self.cast(self.precision, op, inputs, given)
         if op.one_dtype and inputs[0].type.dtype is not inputs[1].type.dtype:
@@ -206,10 +206,10 @@ class Interpreter:
         raise NotImplementedError
 
     def lift(self, operand: Operand) -> Value:
-        """The handle of an operand in this interpreter."""
+        """The version of an operand in this interpreter."""
         raise NotImplementedError
 
-    def handles(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
+    def versions(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
         """What operators read for these values."""
         return tuple([self.lift(x) for x in values])
 
@@ -246,7 +246,7 @@ class Interpreter:
     # Assignments
 
     def entry(self, parameter: Parameter) -> Value:
-        """The handle of a parameter's value before the step."""
+        """The version of a parameter's value before the step."""
         raise NotImplementedError
 
     def assign(self, parameter: Parameter, value: Value) -> None:
@@ -254,7 +254,7 @@ class Interpreter:
 
         Raises ShapeError for another shape, and for an element type that is not converted to that of the parameter.
         """
-        (value,) = self.handles((value,))
+        (value,) = self.versions((value,))
         is_cast = self.precision is not None and value.dtype.is_float and parameter.dtype.is_float
         if not is_cast:
             require_writable(parameter.name, parameter.type, value.type)
@@ -310,7 +310,7 @@ class Interpreter:
         """Give `target` the value of `value`, the output of the last node, which has the same type."""
         raise NotImplementedError
 
-    def replace_handles(self, target: Value, former: Value, value: Value) -> None:
+    def replace_version(self, target: Value, former: Value, value: Value) -> None:
         """In the record, `former` takes the place of `target`, and `target` that of `value`."""
         self.assignments.replace(target, former)
         self.tape.replace(target, former, value)
@@ -405,10 +405,10 @@ class Eager(Interpreter):
             keep_freed_memory()
 
     def lift(self, operand: Operand) -> Value:
-        """Tensors are their own handles, and so are parameters until the step assigns them."""
-        return self.handles((operand,))[0]  # type: ignore[arg-type]
+        """Tensors are their own versions, and so are parameters until the step assigns them."""
+        return self.versions((operand,))[0]  # type: ignore[arg-type]
 
-    def handles(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
+    def versions(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
         """The values themselves, or what the step has assigned. Gradient rules read what their operator has read."""
         latest = self.assignments.latest
         if not latest or self.origin is not None or not self.reads_latest:
@@ -449,7 +449,7 @@ class Eager(Interpreter):
         """Replace the elements of a tensor; no array is changed."""
         assert isinstance(target, Tensor)
         assert isinstance(value, Tensor)
-        self.replace_handles(target, Tensor.of(target.array, target.type), value)
+        self.replace_version(target, Tensor.of(target.array, target.type), value)
         target.replace_array(value.array)
 
     def commit(self) -> None:

@@ -9,7 +9,7 @@ from runner.core.gradients import pull_back
 from runner.core.graph import Graph, as_symbol, verify
 from runner.core.interpreter import current
 from runner.core.operators import Collective, Gradient, Primitive, Types, graph_operator
-from runner.core.precision import Needs
+from runner.core.precision import OperandPrecision
 from runner.core.source import user_line
 from runner.core.trace import Tracer, Unknown, captured, graph_flops, trace_inner
 from runner.core.values import Tensor, Value, syntax
@@ -25,7 +25,7 @@ class While(Primitive):
     The other operands are the same in every iteration. Both graphs have all operands as inputs.
     """
 
-    needs: ClassVar = Needs.NOTHING
+    precision: ClassVar = OperandPrecision.NOTHING
     computes: ClassVar = False
 
     test: Graph
@@ -106,7 +106,7 @@ class WhileGrad(Primitive):
     """The gradients of the float operands of a `While`, numbers `operands`, from its operands and the adjoints of its
     float results. `pull` goes back through one iteration."""
 
-    needs: ClassVar = Needs.NOTHING
+    precision: ClassVar = OperandPrecision.NOTHING
     computes: ClassVar = False
 
     test: Graph

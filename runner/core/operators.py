@@ -18,7 +18,7 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.current import INTERPRETER
 from runner.core.lowering import Builder, Lowering, Names
-from runner.core.precision import Needs, RoundedTypes
+from runner.core.precision import OperandPrecision, RoundedTypes
 from runner.core.source import Source
 from runner.core.values import Value
 from runner.errors import ConfigError, NotDifferentiable, ShapeError
@@ -54,7 +54,7 @@ class Primitive(KeywordNames):
     fields: ClassVar[tuple[str, ...]] = ()
     onnx: ClassVar[str] = ""  # ONNX's operator for lowerings to one node; `@primitive` sets the same name by default
     arity: ClassVar[int | None] = None  # number of operands, None for any
-    needs: ClassVar[Needs] = Needs.WIDEST
+    precision: ClassVar[OperandPrecision] = OperandPrecision.WIDEST
     masters: ClassVar[tuple[int, ...]] = ()  # operands that stay Float32 next to Float16 ones: statistics
     without_gradient: ClassVar[tuple[int, ...]] = ()  # outputs that a loss may not depend on
     computes: ClassVar[bool] = True  # False: it only moves elements, which needs no Float32 for Float16
@@ -288,7 +288,7 @@ class ComposedOperator(Primitive):
 class Effect(Primitive):
     """Base of operators without outputs. Subclasses are declared with `@primitive` and define `emit`."""
 
-    needs: ClassVar = Needs.NOTHING
+    precision: ClassVar = OperandPrecision.NOTHING
     computes: ClassVar = False
 
     def emit(self, *arrays: np.ndarray) -> None:

@@ -2,7 +2,8 @@
 
 How a policy applies:
 
-1. An operator declares its needs (`Primitive.needs`): it gains from Float16, requires Float32, or follows its operands.
+1. An operator declares the precision that it needs (`Primitive.precision`): it gains from Float16, requires Float32,
+   or follows its operands.
 2. `Interpreter.bind`, through which every operator of both modes passes, gets the operands to cast from its
    policy and binds a `Cast` for each of them: an ordinary operator with a number, a full name and a gradient.
 3. So parameters stay Float32 (the master copy), and their gradients, which pass back through that Cast, are Float32.
@@ -28,7 +29,7 @@ from runner.types import TensorType
 HALF, SINGLE = dt.float16, dt.float32
 
 
-class Needs(Enum):
+class OperandPrecision(Enum):
     """What an operator needs from the element type of its float operands."""
 
     HALF = "gains from Float16: convolutions, matrix products"
@@ -42,7 +43,7 @@ class Needs(Enum):
 class PrecisionTraits(Protocol):
     """The attributes of an operator that a policy reads."""
 
-    needs: ClassVar[Needs]
+    precision: ClassVar[OperandPrecision]
     masters: ClassVar[tuple[int, ...]]
 
     def __hash__(self) -> int: ...
@@ -70,17 +71,19 @@ class Policy:
         """
         return _casts(self, op, types, parameters if self.of_cell else ())
 
-    def target(self, needs: Needs, kinds: Sequence[dt.DType]) -> dt.DType | None:
-        """The type to cast to, for operands of the types `kinds` of an operator with these needs."""
-        if needs is Needs.NOTHING:
+    def target(self, precision: OperandPrecision, kinds: Sequence[dt.DType]) -> dt.DType | None:
+        """The type to cast to, for operands of the types `kinds` of an operator with these precision."""
+        if precision is OperandPrecision.NOTHING:
             return None
-        if needs is Needs.MASTER:
+        if precision is OperandPrecision.MASTER:
             return SINGLE
         if self.forced is not None and not self.of_cell:
             return self.forced
-        if needs is Needs.WIDEST or self.of_cell:
+        if precision is OperandPrecision.WIDEST or self.of_cell:
             return SINGLE if SINGLE in kinds else None
-        return {Needs.HALF: HALF, Needs.SINGLE: SINGLE, Needs.FIRST: kinds[0]}[needs]
+        return {OperandPrecision.HALF: HALF, OperandPrecision.SINGLE: SINGLE, OperandPrecision.FIRST: kinds[0]}[
+            precision
+        ]
 
 
 @lru_cache(maxsize=8192)
@@ -91,8 +94,8 @@ def _casts(
     floats = [k for k, t in enumerate(types) if t.dtype.is_float and k not in op.masters]
     if not floats or dt.float64 in [t.dtype for t in types]:
         return None
-    target = policy.target(op.needs, [chosen[k] or types[k].dtype for k in floats])
-    if target is None and policy.of_cell and op.needs is not Needs.NOTHING:
+    target = policy.target(op.precision, [chosen[k] or types[k].dtype for k in floats])
+    if target is None and policy.of_cell and op.precision is not OperandPrecision.NOTHING:
         target = HALF  # all operands are, once parameters are cast
     wanted = [SINGLE if k in op.masters else target for k in range(len(types))]
     casts = [w if t.dtype in (HALF, SINGLE) and w is not t.dtype else None for t, w in zip(types, wanted, strict=True)]

@@ -21,7 +21,7 @@ from runner.core.graph import NO_GRAPHS, Graph, GraphObserver, as_symbol, verify
 from runner.core.interpreter import Interpreter, Mark, current, evaluate
 from runner.core.lowering import Builder
 from runner.core.operators import Collective, Effect, Node, Primitive, Types, graph_operator
-from runner.core.precision import Needs
+from runner.core.precision import OperandPrecision
 from runner.core.source import Source, user_line
 from runner.core.values import Operand, Parameter, Symbol, Tensor, Value, flatten, static_parts
 from runner.core.while_statement import REPAIR, WhileFound, convert, is_in_while_test, user_frame
@@ -132,7 +132,7 @@ class Tracer(Interpreter):
             self._rebound[target] = value
             return
         former = Symbol(target.type, as_symbol(target).name)
-        self.replace_handles(target, former, value)
+        self.replace_version(target, former, value)
         self.parameters = {p: former if s is target else s for p, s in self.parameters.items()}
         self.constants = {former if s is target else s: array for s, array in self.constants.items()}
         self._constants = {key: former if s is target else s for key, s in self._constants.items()}
@@ -276,7 +276,7 @@ class If(Primitive):
     outputs, which have the same types, the results.
     """
 
-    needs: ClassVar = Needs.NOTHING
+    precision: ClassVar = OperandPrecision.NOTHING
     computes: ClassVar = False
 
     then: Graph
@@ -314,7 +314,7 @@ def graph_flops(graph: Graph) -> int:
 class Absent(Primitive):
     """The result of a graph that stands for a value of the other one; nothing reads it."""
 
-    needs: ClassVar = Needs.NOTHING
+    precision: ClassVar = OperandPrecision.NOTHING
     computes: ClassVar = False
 
     type: TensorType

@@ -12,7 +12,7 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.lowering import LAST, Builder, Lowering, axis_last, elementwise_lowerings
 from runner.core.operators import Gradient, Primitive, family, primitive
-from runner.core.precision import Needs
+from runner.core.precision import OperandPrecision
 from runner.core.values import Tensor, Value
 from runner.ops.array import Reshape, require
 from runner.ops.elementwise.arithmetic import Abs, Reciprocal, Smooth, Unary, UnaryGrad, computed_in_blocks, in_blocks
@@ -112,7 +112,7 @@ class AlongAxis(Primitive):
     """Base: floats in the type of x, computed along `axis`, whose position differs in the batch-last layout."""
 
     flops_each: ClassVar = 5  # maximum, difference, exponential, sum, quotient
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
     needs_elements: ClassVar = True
 
     axis: int = -1
@@ -240,7 +240,7 @@ def _lower_clip(b: Builder, x: str, like: str) -> str:
 class PReLU(Primitive):
     """x where positive, else weight * x; x (N, C, ...), weight (C,), or (1,) for all channels."""
 
-    needs: ClassVar = Needs.FIRST
+    precision: ClassVar = OperandPrecision.FIRST
 
     def infer(self, x: TensorType, weight: TensorType) -> TensorType:
         require(x.ndim >= 2 and x.dtype.is_float, "needs floats (N, C, ...)", x=x)
@@ -343,7 +343,7 @@ class Softplus(Unary):
     """log(1 + exp(x)), computed without overflow."""
 
     flops_each: ClassVar = 4
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))), x.dtype)
@@ -378,7 +378,7 @@ class Mish(Smooth):
     """x * tanh(log(1 + exp(x)))."""
 
     flops_each: ClassVar = 8
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(x * np.tanh(Softplus().kernel(x)), x.dtype)
@@ -412,7 +412,7 @@ class FastGeLU(Smooth):
     """x * sigmoid(1.702 x)."""
 
     flops_each: ClassVar = 6
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(x * Sigmoid().kernel(x * x.dtype.type(GELU_SLOPE)))

@@ -13,7 +13,7 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.lowering import LAST, Builder, Lowering, axis_last, elementwise_lowerings, physical_shape
 from runner.core.operators import Gradient, Primitive, primitive
-from runner.core.precision import Needs
+from runner.core.precision import OperandPrecision
 from runner.core.values import Parameter, Tensor, Value, as_constant, require_writable
 from runner.errors import ConfigError, ShapeError
 from runner.types import Shape, TensorType, resolve_axes
@@ -420,7 +420,7 @@ def split_evenly(b: Builder, x: str, axis: int, count: int) -> tuple[str, ...]:
 class Cast(Primitive):
     """The values converted to another element type; floats are truncated to ints."""
 
-    needs: ClassVar = Needs.NOTHING
+    precision: ClassVar = OperandPrecision.NOTHING
     computes: ClassVar = False
 
     dtype: dt.DType = dt.float32
@@ -450,7 +450,7 @@ class DynamicShape(Primitive):
     """The lengths of the axes of x as Int64 (ndim,), read when the graph is executed."""
 
     onnx: ClassVar = "Shape"
-    needs: ClassVar = Needs.NOTHING
+    precision: ClassVar = OperandPrecision.NOTHING
     computes: ClassVar = False
     is_flat: ClassVar = True
 
@@ -469,7 +469,7 @@ class Identity(Primitive):
     """x itself."""
 
     computes: ClassVar = False
-    needs: ClassVar = Needs.NOTHING
+    precision: ClassVar = OperandPrecision.NOTHING
 
     def infer(self, x: TensorType) -> TensorType:
         return x

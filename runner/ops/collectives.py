@@ -13,7 +13,7 @@ from runner.communication.world import world
 from runner.core.interpreter import current
 from runner.core.lowering import LAST, PLAIN, Builder, Layout, Lowering, Names
 from runner.core.operators import Arrays, Collective, Gradient, Primitive, primitive
-from runner.core.precision import Needs
+from runner.core.precision import OperandPrecision
 from runner.core.values import Value
 from runner.errors import ConfigError, ShapeError
 from runner.ops.array import Reshape, require
@@ -49,7 +49,7 @@ class AllReduce(Collective):
     another `op` or `group`. Source: `mindspore.ops.AllReduce` r1.2, which has no "mean".
     """
 
-    needs: ClassVar = Needs.MASTER  # it sums the gradients that update parameters
+    precision: ClassVar = OperandPrecision.MASTER  # it sums the gradients that update parameters
     op: str = "sum"
     group: str = field(default=WORLD, compare=False)
 
@@ -97,7 +97,7 @@ class AllReduce(Collective):
 class ChannelMoments(Primitive):
     """Mean and biased variance of each channel of x (N, C) or (N, C, H, W): both (C,), of a Float16 x in Float32."""
 
-    needs: ClassVar = Needs.NOTHING
+    precision: ClassVar = OperandPrecision.NOTHING
     needs_elements: ClassVar = True
 
     def infer(self, x: TensorType) -> tuple[TensorType, TensorType]:
@@ -138,7 +138,7 @@ class AllReduceMoments(Collective):
     statistics are those of its part.
     """
 
-    needs: ClassVar = Needs.MASTER  # the moving statistics are updated with the results
+    precision: ClassVar = OperandPrecision.MASTER  # the moving statistics are updated with the results
     count: int = 1
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ from runner.core.gradients import differentiate
 from runner.core.interpreter import Eager, current, execution, is_nested
 from runner.core.lowering import Builder, Names
 from runner.core.operators import Arrays, Gradient, Primitive, Types, primitive
-from runner.core.precision import Needs
+from runner.core.precision import OperandPrecision
 from runner.core.values import FlatStructure, Parameter, Value, flatten, map_values
 from runner.errors import ConfigError, ShapeError
 from runner.ops.array import Identity
@@ -75,7 +75,7 @@ class CustomGradient(Primitive):
     """
 
     computes: ClassVar = False
-    needs: ClassVar = Needs.NOTHING
+    precision: ClassVar = OperandPrecision.NOTHING
 
     count: int
     rule: Rule = field(compare=False)

@@ -9,7 +9,7 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.lowering import LAST, PLAIN, Builder, Lowering
 from runner.core.operators import Gradient, Primitive, primitive
-from runner.core.precision import Needs
+from runner.core.precision import OperandPrecision
 from runner.core.values import Value
 from runner.ops.activation import log_softmax
 from runner.ops.array import ExpandDims, require
@@ -23,7 +23,7 @@ class SparseSoftmaxCrossEntropyWithLogits(Primitive):
     logits (N, C) of floats, labels (N,) Int32 or Int64 from 0 to C - 1; the result is a scalar, with `is_grad` (N, C).
     """
 
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
     needs_elements: ClassVar = True
 
     is_grad: bool = False
@@ -88,7 +88,7 @@ class SoftmaxCrossEntropyWithLogits(Primitive):
     no gradient, so there is no second derivative.
     """
 
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
     needs_elements: ClassVar = True
     without_gradient: ClassVar = (1,)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from runner.core.lowering import LAST, PLAIN, TILED, Builder, Layout, Lowering, can_tile
 from runner.core.operators import BatchRule, Gradient, Primitive, family, primitive
-from runner.core.precision import Needs
+from runner.core.precision import OperandPrecision
 from runner.core.values import Operand, Value
 from runner.host.threads import compute_parts, slices
 from runner.ops.array import Reshape, require, require_nchw
@@ -98,7 +98,7 @@ def _stacked(x: np.ndarray, step: int) -> np.ndarray:
 class MatrixProduct(Primitive):
     """Base: products of matrices; `transpose_a` and `transpose_b` transpose the operands."""
 
-    needs: ClassVar = Needs.HALF
+    precision: ClassVar = OperandPrecision.HALF
 
     operands: ClassVar[str]  # what it multiplies
     stacks: ClassVar[bool]  # whether operands have leading axes
@@ -184,7 +184,7 @@ class BatchMatMul(MatrixProduct):
 class BiasAdd(Primitive):
     """x (N, C), or (N, C, ...) with up to three further axes, plus a bias (C,)."""
 
-    needs: ClassVar = Needs.FIRST
+    precision: ClassVar = OperandPrecision.FIRST
 
     data_format: InitVar[str] = "NCHW"
 
@@ -222,7 +222,7 @@ class BiasAdd(Primitive):
 class BiasAddGrad(Primitive):
     """Sum of a gradient over all axes except the channels: (N, C, ...) to (C,)."""
 
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
 
     def infer(self, dout: TensorType) -> TensorType:
         require(2 <= dout.ndim <= 5, "needs two to five axes", dout=dout)

@@ -13,7 +13,7 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.lowering import FUSED, LAST, Builder, Lowering
 from runner.core.operators import Gradient, Primitive, family, primitive
-from runner.core.precision import Needs
+from runner.core.precision import OperandPrecision
 from runner.core.values import Value
 from runner.host.threads import block_length, compute_parts, slices
 from runner.ops.array import require, require_nchw
@@ -346,7 +346,7 @@ class LayerNormalization(Primitive):
 
     needs_elements: ClassVar = True
 
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
 
     begin_norm_axis: int = 1
     begin_params_axis: int = 1

@@ -12,7 +12,7 @@ import numpy as np
 from runner.core.interpreter import current
 from runner.core.lowering import Builder
 from runner.core.operators import Primitive, family, primitive
-from runner.core.precision import Needs
+from runner.core.precision import OperandPrecision
 from runner.core.values import Parameter, Value
 from runner.ops.array import require
 from runner.ops.elementwise.arithmetic import in_blocks, with_rank_of
@@ -37,7 +37,7 @@ class UpdateRule(Primitive):
     """
 
     updated: ClassVar[tuple[int, ...]]
-    needs: ClassVar = Needs.MASTER
+    precision: ClassVar = OperandPrecision.MASTER
 
     def __call__(self, *operands: Any) -> Value:
         outputs = super().__call__(*operands)

@@ -13,7 +13,7 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.lowering import LAST, Builder, Lowering, axis_last
 from runner.core.operators import Gradient, Primitive, family, primitive
-from runner.core.precision import Needs
+from runner.core.precision import OperandPrecision
 from runner.core.values import Tensor, Value, syntax
 from runner.ops.array import Cast, Reshape, Transpose, require
 from runner.types import Shape, TensorType, broadcast, resolve_axes
@@ -77,7 +77,7 @@ class Reduction(Primitive):
 class ReduceSum(Reduction):
     """Sum over `axis` (all axes by default)."""
 
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
     ufunc: ClassVar = np.add
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
@@ -91,7 +91,7 @@ class ReduceSum(Reduction):
 class ReduceMean(Reduction):
     """Mean over `axis` (all axes by default) of floats."""
 
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
     needs_elements: ClassVar = True
 
     def infer(self, x: TensorType) -> TensorType:
@@ -148,7 +148,7 @@ class ReduceProd(Reduction):
     multiplications and elements of memory for a product of n elements.
     """
 
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
     needs_elements: ClassVar = True
     ufunc: ClassVar = np.multiply
 
@@ -317,7 +317,7 @@ class Argmin(ExtremumPosition):
 class CumSum(Primitive):
     """The sum along `axis` of all elements up to each one: without itself if `exclusive`, from the end if `reverse`."""
 
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
 
     exclusive: bool = False
     reverse: bool = False
@@ -357,7 +357,7 @@ class CumProd(Primitive):
     the reference, the gradient divides by x and is NaN where x is 0.
     """
 
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
 
     exclusive: bool = False
     reverse: bool = False

@@ -15,7 +15,7 @@ from runner.compile.passes.in_parts import in_parts
 from runner.compile.passes.order import lowerings_of, signature
 from runner.compile.tuning import PairedTiming, Trial, TuningResult, TuningSearch, results_agree
 from runner.core.graph import Graph
-from runner.core.precision import Needs
+from runner.core.precision import OperandPrecision
 from runner.core.trace import trace
 from runner.device import UNTUNED, Device, Tuning
 from runner.host import seed
@@ -126,7 +126,7 @@ def test_the_best_of_all_is_found(small_step, monkeypatch):
 
 def test_each_way_changes_its_own_operators(small_step, monkeypatch):
     graph, arrays = small_step
-    cube = {signature(node) for node in graph.nodes if node.op.needs is Needs.HALF}
+    cube = {signature(node) for node in graph.nodes if node.op.precision is OperandPrecision.HALF}
     assert {name.partition("(")[0] for name in cube} >= {"Conv2D", "MatMul", "Conv2DBackpropFilter"}
     for ways, allowed in ((("GA",), cube), (("RL",), sites(graph).keys() - cube)):
         planted = Planted(monkeypatch, lambda tuning: USUAL)

@@ -67,9 +67,9 @@ def test_two_modes_change_nothing(mode):
 def test_every_operator_that_computes_products_gains():
     for name in ops.__all__:
         getattr(ops, name)  # operators register when their file is loaded
-    gaining = {name for name, kind in REGISTRY.items() if kind.needs.name == "HALF"}
+    gaining = {name for name, kind in REGISTRY.items() if kind.precision.name == "HALF"}
     assert gaining == {"Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput", "MatMul", "BatchMatMul"}
-    exact = {name for name, kind in REGISTRY.items() if kind.needs.name == "MASTER"}
+    exact = {name for name, kind in REGISTRY.items() if kind.precision.name == "MASTER"}
     assert exact == {"ApplyMomentum", "SGD", "Adam", "AllReduce", "AllReduceMoments"}
 
 

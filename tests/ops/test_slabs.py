@@ -1,4 +1,4 @@
-"""Columns of windows that come in slabs: the same convolution and gradients, however few rows a slab holds."""
+"""Columns of windows that come in blocks: the same convolution and gradients, however few rows a block holds."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ CASES = {
 
 
 def definition(x: np.ndarray, w: np.ndarray, kernel, pad, stride, dilation, group) -> np.ndarray:
-    """Cross-correlation as it is defined, tap by tap in float64."""
+    """Cross-correlation as it is defined, offset by offset in float64."""
     n, _, height, width = x.shape
     padded = np.pad(x, ((0, 0), (0, 0), pad[:2], pad[2:]))
     out = [
@@ -75,7 +75,7 @@ def test_a_slab_is_whole_rows_and_wide_enough(monkeypatch, columns, starts):
     monkeypatch.setattr(windows, "SLAB_COLUMNS", columns)
     parts = list(Windows((5, 4), (2, 2)).im2col(np.ones((1, 5, 4, 2), np.float32), lambda _, columns: columns, 1))
     assert [part.start for part, _ in parts] == starts
-    assert all(slab.shape == (4, part.stop - part.start) for part, slab in parts)
+    assert all(block.shape == (4, part.stop - part.start) for part, block in parts)
 
 
 @pytest.mark.parametrize("stride", [2, 1], ids=["tiles", "overlapping"])

@@ -5,15 +5,15 @@ from dataclasses import replace
 
 from runner.compile.onnx.describe import locate_errors
 from runner.compile.passes.in_parts import in_parts_by
-from runner.compile.passes.order import layout_for, pool_first, soon
+from runner.compile.passes.order import layout_for, pool_first, schedule_updates
 from runner.compile.passes.simplify import cse, dce, fold, freeze, merge
 from runner.core.graph import NO_GRAPHS, Graph, GraphObserver, Pass, verify
 from runner.core.operators import Node
 from runner.device import Device
 
-PASSES: tuple[Pass, ...] = (fold, cse, dce, pool_first, soon)
+PASSES: tuple[Pass, ...] = (fold, cse, dce, pool_first, schedule_updates)
 # Weights are constant; onnxruntime does the rest, such as an activation within a convolution.
-INFERENCE: tuple[Pass, ...] = (freeze, merge, fold, cse, dce, soon)
+INFERENCE: tuple[Pass, ...] = (freeze, merge, fold, cse, dce, schedule_updates)
 
 
 def default_passes(device: Device) -> tuple[Pass, ...]:

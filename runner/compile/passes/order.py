@@ -19,7 +19,7 @@ from runner.device import Device
 # ResNet-50 with a batch of 32.
 
 
-def soon(graph: Graph) -> Graph:
+def schedule_updates(graph: Graph) -> Graph:
     """Move each node that computes an update, with the nodes that only it needs, behind its last shared operand.
 
     The function's name is also the name of the stage in the files of `save_graphs`.

@@ -76,8 +76,8 @@ class Unfold(Cell):
         windows = Windows.resolve((x.shape[2], x.shape[3]), kernel, strides, self._padding, (0, 0, 0, 0), self._rates)
         top, bottom, left, right = windows.pads
         padded = ops.Pad(((0, 0), (0, 0), (top, bottom), (left, right)))(x) if any(windows.pads) else x
-        taps = [padded[:, :, rows, columns] for rows in windows.taps(0) for columns in windows.taps(1)]
-        return taps[0] if len(taps) == 1 else ops.Concat(1)(taps)
+        parts = [padded[:, :, rows, columns] for rows in windows.offsets(0) for columns in windows.offsets(1)]
+        return parts[0] if len(parts) == 1 else ops.Concat(1)(parts)
 
     @staticmethod
     def _middle(name: str, given: tuple[int, ...] | list[int]) -> Pair:

@@ -10,7 +10,7 @@ from runner import dtype as dt
 from runner.core.interpreter import current
 from runner.core.lowering import Builder
 from runner.core.operators import ComposedOperator, Gradient, Primitive, family, primitive
-from runner.core.precision import Needs
+from runner.core.precision import OperandPrecision
 from runner.core.values import Tensor, Value
 from runner.errors import ConfigError
 from runner.ops.array import Cast, ExpandDims, Reshape, Transpose, as_value, as_written, require, require_parameter
@@ -197,7 +197,7 @@ class IndexAdd(ComposedOperator):
 class UnsortedSegment(Primitive):
     """Base: rows (*S, ...) and their numbers S to (num_segments, ...); `empty` is for segments without a row."""
 
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
     ufunc: ClassVar[Any]
     reduction: ClassVar[str]
 

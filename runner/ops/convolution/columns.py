@@ -17,7 +17,7 @@ from runner.types import Shape, TensorType
 
 ROW_BYTES = 32  # shorter rows of a batch are not faster
 SHARED_BYTES = 4 << 20  # columns up to this size stay in the caches until the gradient of the filter reads them again
-WHOLE_BYTES = 256 << 20  # larger columns are not computed: tap by tap takes a quarter longer, but little memory
+WHOLE_BYTES = 256 << 20  # larger columns are not computed: offset by offset takes a quarter longer, but little memory
 
 
 def suits_batch_last(x: TensorType) -> bool:
@@ -90,8 +90,8 @@ def positions(windows: Windows) -> np.ndarray:
     """Index of the pixel in the padded image of each element of each window: (KH*KW, OH*OW)."""
     height, width = windows.padded
     pixels = np.arange(height * width, dtype=np.int32).reshape(1, height, width, 1)
-    taps = windows.kernel[0] * windows.kernel[1]
-    return np.ascontiguousarray(windows.view(pixels)).reshape(taps, -1)
+    offsets = windows.kernel[0] * windows.kernel[1]
+    return np.ascontiguousarray(windows.view(pixels)).reshape(offsets, -1)
 
 
 def thinned(b: Builder, x: str, windows: Windows, shape: Shape) -> str:
@@ -105,9 +105,9 @@ def thinned(b: Builder, x: str, windows: Windows, shape: Shape) -> str:
     return b.reshape(x, (channels, out[0] * out[1] * batch))
 
 
-def tapped(b: Builder, image: str, windows: Windows, tap: tuple[int, int]) -> str:
+def at_offset(b: Builder, image: str, windows: Windows, offset: tuple[int, int]) -> str:
     """The pixels of a padded (C, H, W, N) under one element of every window: (C, OH, OW, N)."""
-    starts = [t * d for t, d in zip(tap, windows.dilations, strict=True)]
+    starts = [t * d for t, d in zip(offset, windows.dilations, strict=True)]
     ends = [s + (n - 1) * step + 1 for s, n, step in zip(starts, windows.out, windows.strides, strict=True)]
     return b.node("Slice", (image, b.const(starts), b.const(ends), b.const([1, 2]), b.const(list(windows.strides))))
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from runner.core.lowering import FUSED, LAST, TILED, Builder, Lowering
 from runner.core.operators import BatchRule, Gradient, Primitive, family, primitive
-from runner.core.precision import Needs
+from runner.core.precision import OperandPrecision
 from runner.core.values import Value
 from runner.host.threads import in_order
 from runner.ops.array import Pad, Reshape, Transpose, require, require_nchw
@@ -28,6 +28,7 @@ from runner.ops.convolution.columns import (
     WHOLE_BYTES,
     as_image,
     as_rows,
+    at_offset,
     column_bytes,
     columns,
     corners,
@@ -35,7 +36,6 @@ from runner.ops.convolution.columns import (
     dilated,
     padded,
     suits_batch_last,
-    tapped,
     thinned,
     tiles,
 )
@@ -64,7 +64,7 @@ FLIPPED_CHANNELS = range(8, 257)  # for which the flipped filter is faster than 
 class Convolution(Primitive):
     """Base of the three operators: attributes and window geometry."""
 
-    needs: ClassVar = Needs.HALF
+    precision: ClassVar = OperandPrecision.HALF
     needs_elements: ClassVar = True
     convolves: ClassVar = True
 
@@ -215,11 +215,11 @@ class Conv2D(Convolution):
         """One product for the four corners of every tile: (4K, columns of a tile) times the columns of the tiles."""
         shape = b.type(x).shape
         windows = tiles(self.windows(shape))
-        taps, tile_taps = math.prod(self.kernel_size), math.prod(windows.kernel)
+        offsets, tile_offsets = math.prod(self.kernel_size), math.prod(windows.kernel)
         placed = b.node(
-            "MatMul", (b.reshape(w, (self.out_channel * shape[1], taps)), b.const(corners(self.kernel_size)))
+            "MatMul", (b.reshape(w, (self.out_channel * shape[1], offsets)), b.const(corners(self.kernel_size)))
         )
-        filters = b.reshape(placed, (4 * self.out_channel, shape[1] * tile_taps))
+        filters = b.reshape(placed, (4 * self.out_channel, shape[1] * tile_offsets))
         result = b.node("MatMul", (filters, columns(b, x, windows, shape)))
         return b.reshape(result, (2, 2, self.out_channel, *windows.out, shape[0]))
 
@@ -271,8 +271,8 @@ class Conv2DBackpropInput(Convolution):
         if reverse and self.group == 1:
             rows = w[..., ::-1].transpose(2, 1, 0, 3).reshape(self.kernel_size[0], channels, -1)
             return batch_first(windows.col2im_rows(batch_last(dout), rows, image))
-        slabs = windows.slabs(channels * math.prod(self.kernel_size), len(dout), dout.itemsize)
-        parts = in_order(lambda slab: (slab, filters @ douts[..., slab]), slabs, 2 * w.size * douts.shape[-1])
+        blocks = windows.blocks(channels * math.prod(self.kernel_size), len(dout), dout.itemsize)
+        parts = in_order(lambda block: (block, filters @ douts[..., block]), blocks, 2 * w.size * douts.shape[-1])
         return batch_first(windows.col2im(parts, image))
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
@@ -344,10 +344,10 @@ class Conv2DBackpropInput(Convolution):
 
         Flipping by a product with a permutation matrix is three times faster than by a Slice.
         """
-        (batch, *image), taps = self.input_size, self.kernel_size[0] * self.kernel_size[1]
-        reversal = b.const(np.ascontiguousarray(np.eye(taps, dtype=np.float32)[::-1]))
-        flipped = b.node("MatMul", (b.reshape(w, (self.out_channel * image[0], taps)), reversal))
-        swapped = b.node("Transpose", (b.reshape(flipped, (self.out_channel, image[0], taps)),), perm=(1, 0, 2))
+        (batch, *image), offsets = self.input_size, self.kernel_size[0] * self.kernel_size[1]
+        reversal = b.const(np.ascontiguousarray(np.eye(offsets, dtype=np.float32)[::-1]))
+        flipped = b.node("MatMul", (b.reshape(w, (self.out_channel * image[0], offsets)), reversal))
+        swapped = b.node("Transpose", (b.reshape(flipped, (self.out_channel, image[0], offsets)),), perm=(1, 0, 2))
         swapped = b.reshape(swapped, (image[0], self.out_channel, *self.kernel_size))
         given = as_image(b, dout, b.type(dout).shape)
         result = b.node("Conv", (given, swapped), group=1, **dilated(reverse, batch))
@@ -361,10 +361,10 @@ class Conv2DBackpropInput(Convolution):
         given, swapped = as_image(b, dout, b.type(dout).shape), b.node("Transpose", (w,), perm=(1, 0, 2, 3))
         rows = []
         for upper in _phases(windows, 0):
-            filters = b.node("Gather", (swapped, b.const(list(upper.taps))), axis=2)
+            filters = b.node("Gather", (swapped, b.const(list(upper.offsets))), axis=2)
             row = []
             for left in _phases(windows, 1):
-                part = b.node("Gather", (filters, b.const(list(left.taps))), axis=3)
+                part = b.node("Gather", (filters, b.const(list(left.offsets))), axis=3)
                 pads = upper.before, left.before * batch, upper.after, left.after * batch
                 result = b.node("Conv", (given, part), group=1, pads=pads, dilations=(1, batch), strides=(1, 1))
                 row.append(b.reshape(result, (channels, size[0], 1, size[1], 1, batch)))
@@ -376,11 +376,11 @@ class Conv2DBackpropInput(Convolution):
 class Phase(Frozen):
     """The rows (or columns) of an input with the same remainder by the stride.
 
-    `taps` are the elements of the filter that reach them, in the order of the convolution; `before` and `after` the
+    `offsets` are the elements of the filter that reach them, in the order of the convolution; `before` and `after` the
     padding of dout with zeros.
     """
 
-    taps: tuple[int, ...]
+    offsets: tuple[int, ...]
     before: int
     after: int
 
@@ -388,7 +388,7 @@ class Phase(Frozen):
 def _has_plain_phases(windows: Windows) -> bool:
     """Whether every phase is an ordinary convolution: no dilation, no filter below its stride, no negative padding."""
     both = [*_phases(windows, 0), *_phases(windows, 1)]
-    return windows.dilations == (1, 1) and all(p.taps and min(p.before, p.after) >= 0 for p in both)
+    return windows.dilations == (1, 1) and all(p.offsets and min(p.before, p.after) >= 0 for p in both)
 
 
 def _phases(windows: Windows, axis: int) -> list[Phase]:
@@ -398,9 +398,9 @@ def _phases(windows: Windows, axis: int) -> list[Phase]:
     phases = []
     for remainder in range(stride):
         moved, first = divmod(remainder + before, stride)
-        taps = tuple(range(first, kernel, stride))[::-1]
-        zeros = len(taps) - 1 - moved
-        phases.append(Phase(taps, zeros, rows - windows.out[axis] - zeros + len(taps) - 1))
+        offsets = tuple(range(first, kernel, stride))[::-1]
+        zeros = len(offsets) - 1 - moved
+        phases.append(Phase(offsets, zeros, rows - windows.out[axis] - zeros + len(offsets) - 1))
     return phases
 
 
@@ -517,9 +517,9 @@ class Conv2DBackpropFilter(Convolution):
         windows, rows = self.windows(shape), as_rows(b, dout, self.out_channel)
         image = b.reshape(padded(b, x, windows, shape), (shape[1], *windows.padded, shape[0]))
         pixels, parts = b.type(dout).size // self.out_channel, []
-        for tap in np.ndindex(*windows.kernel):
-            under_tap = b.reshape(tapped(b, image, windows, tap), (shape[1], pixels))
-            parts.append(b.reshape(b.node("Gemm", (rows, under_tap), transB=1), (self.out_channel, shape[1], 1)))
+        for offset in np.ndindex(*windows.kernel):
+            under_offset = b.reshape(at_offset(b, image, windows, offset), (shape[1], pixels))
+            parts.append(b.reshape(b.node("Gemm", (rows, under_offset), transB=1), (self.out_channel, shape[1], 1)))
         return b.reshape(b.node("Concat", parts, axis=2), (self.out_channel, shape[1], *self.kernel_size))
 
 
@@ -543,7 +543,7 @@ def convolve(x: Value, weight: Value, planes: Conv2D, depth: Windows) -> Value:
     """
     head, tail, _, _ = depth.pads
     padded = Pad(((0, 0), (0, 0), (head, tail), (0, 0), (0, 0)))(x) if head or tail else x
-    parts = [planes(as_images(padded[:, :, tap]), weight[:, :, k]) for k, tap in enumerate(depth.taps(0))]
+    parts = [planes(as_images(padded[:, :, offset]), weight[:, :, k]) for k, offset in enumerate(depth.offsets(0))]
     return as_volumes(reduce(operator.add, parts), x.shape[0])
 
 
@@ -555,9 +555,9 @@ def convolve_back(x: Value, weight: Value, planes: Conv2DBackpropInput, depth: W
     images, batch = as_images(x), x.shape[0]
     _, channels, *size = planes.input_size
     shape, parts = (batch, channels, depth.padded[0], *size), list[Value]()
-    for k, tap in enumerate(depth.taps(0)):
+    for k, offset in enumerate(depth.offsets(0)):
         part = as_volumes(planes(images, weight[:, :, k]), batch)
-        begin, end, strides = (0, 0, tap.start), (batch, channels, tap.stop), (1, 1, tap.step)
+        begin, end, strides = (0, 0, offset.start), (batch, channels, offset.stop), (1, 1, offset.step)
         parts.append(StridedSliceGrad(begin=begin, end=end, strides=strides, x_shape=shape)(part))
     head = depth.pads[0]
     return reduce(operator.add, parts)[:, :, head : head + depth.size[0]]

@@ -142,8 +142,8 @@ class MaxPool(Pooling):
     def kernel(self, x: np.ndarray) -> np.ndarray:
         windows = self.windows(x.shape)
         padded = windows.pad(batch_last(x), -np.inf)
-        rows = reduce(np.maximum, [padded[:, tap] for tap in windows.taps(0)])  # height first: on whole rows
-        return batch_first(reduce(np.maximum, [rows[:, :, tap] for tap in windows.taps(1)]))
+        rows = reduce(np.maximum, [padded[:, offset] for offset in windows.offsets(0)])  # height first: on whole rows
+        return batch_first(reduce(np.maximum, [rows[:, :, offset] for offset in windows.offsets(1)]))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (self.sibling(MaxPoolGrad)(inputs[0], outputs[0], douts[0]),)
@@ -314,8 +314,8 @@ def _parts(x: Value, windows: Windows) -> list[Value]:
     padding = (0, 0), (0, 0), (top, bottom), (left, right)
     padded = Pad(padding, value=-np.inf)(x) if any(windows.pads) else x
     parts = []
-    for rows in windows.taps(0):
-        for columns in windows.taps(1):
+    for rows in windows.offsets(0):
+        for columns in windows.offsets(1):
             stop = (*x.shape[:2], rows.stop, columns.stop)
             steps = (1, 1, rows.step, columns.step)
             parts.append(StridedSlice()(padded, (0, 0, rows.start, columns.start), stop, steps))
@@ -362,7 +362,7 @@ class AvgPool(Averaging):
         windows = self.windows(x.shape)
         padded = windows.pad(batch_last(x))
         if x.dtype == np.float16:
-            total = reduce(np.add, [padded[:, i, j] for i in windows.taps(0) for j in windows.taps(1)])
+            total = reduce(np.add, [padded[:, i, j] for i in windows.offsets(0) for j in windows.offsets(1)])
         else:
             total = windows.view(padded).sum((1, 2), dtype=x.dtype)
         return batch_first(total / self.divisors(windows, x.dtype)[..., None])
@@ -444,8 +444,8 @@ def lower_mean_in_half(windows: Windows, divisors: np.ndarray, b: Builder, x: st
     single = b.node("Cast", (x,), to=dt.float32)
     padded = b.node("Pad", (single, b.const([0, 0, top, left, 0, 0, bottom, right]))) if any(windows.pads) else single
     total = ""
-    for down in windows.taps(0):
-        for across in windows.taps(1):
+    for down in windows.offsets(0):
+        for across in windows.offsets(1):
             starts, ends, steps = ([getattr(s, part) for s in (down, across)] for part in ("start", "stop", "step"))
             element = b.node("Slice", (padded, *map(b.const, (starts, ends, [2, 3], steps))))
             total = _round_to_half(b, b.node("Add", (total, element))) if total else element
@@ -461,11 +461,11 @@ def _round_to_half(b: Builder, name: str) -> str:
 #
 # Columns first, then rows: the first maximum of the first maxima of the rows is the first one in row-major order.
 
-MAX_SIDE = 16  # of windows that are processed tap by tap
+MAX_SIDE = 16  # of windows that are processed offset by offset
 
 
 def uses_taps(windows: Windows) -> bool:
-    """Whether windows are processed tap by tap: they are disjoint and small."""
+    """Whether windows are processed offset by offset: they are disjoint and small."""
     return windows.tile_image and max(windows.kernel) <= MAX_SIDE
 
 
@@ -530,7 +530,7 @@ def lower_mean_gradient(windows: Windows, x: TensorType, b: Builder, dout: str) 
     return b.reshape(spread, (*x.shape[1:], batch))
 
 
-Level = tuple[int, int, int]  # outer elements, taps, inner elements
+Level = tuple[int, int, int]  # outer elements, offsets, inner elements
 
 
 def _levels(windows: Windows, x: TensorType) -> tuple[Level, Level]:
@@ -550,20 +550,20 @@ def _as_tap(b: Builder, name: str, level: Level) -> str:
     return b.reshape(name, (level[0], 1, level[2]))
 
 
-def _largest(b: Builder, taps: Sequence[str]) -> str:
-    return taps[0] if len(taps) == 1 else b.node("Max", taps)
+def _largest(b: Builder, offsets: Sequence[str]) -> str:
+    return offsets[0] if len(offsets) == 1 else b.node("Max", offsets)
 
 
 def _to_first(b: Builder, dtype: dt.DType, level: Level, x: str, largest: str, dout: str) -> str:
-    """dout at the first tap of x that is not below the largest, zeros at the others, also where dout is not finite."""
+    """dout at the first offset of x that is not below the largest, elsewhere zeros, also where dout is not finite."""
     count, zero = level[1], b.const(np.zeros((), dtype.numpy))
     if count == 1:
         return dout
-    whole = level[0] == 1  # else broadcasting over the taps would loop over short rows
+    whole = level[0] == 1  # else broadcasting over the offsets would loop over short rows
     if whole:
         below = b.nodes("Split", (b.node("Less", (x, largest)),), count, axis=1, num_outputs=count)
     else:
-        below = tuple([b.node("Less", (tap, largest)) for tap in _taps(b, x, level)])
+        below = tuple([b.node("Less", (offset, largest)) for offset in _taps(b, x, level)])
     first, none = [b.node("Not", below[:1])], below[0]
     for miss in below[1:-1]:
         first.append(b.node("And", (none, b.node("Not", (miss,)))))

@@ -20,7 +20,7 @@ from runner.ops.matrices import unpacked_product
 
 Pair = tuple[int, int]
 Quad = tuple[int, int, int, int]
-Slab = tuple[slice, np.ndarray]  # a range of columns of a matrix, and their values, or what was computed from them
+Block = tuple[slice, np.ndarray]  # a range of columns of a matrix, and their values, or what was computed from them
 SLAB_BYTES = 1 << 19  # of columns, so that they stay in the L2 cache (measured with LeNet and ResNet)
 SLAB_COLUMNS = 1024  # minimum: with fewer, packing the weights dominates the matrix product
 POINT_COLUMNS = 8192  # the same for windows of one element
@@ -135,7 +135,7 @@ class Windows:
             return x
         return np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill)
 
-    def taps(self, axis: int) -> list[slice]:
+    def offsets(self, axis: int) -> list[slice]:
         """For each element of a window along an axis (0 height, 1 width): its positions in all windows."""
         stride, dilation, out = self.strides[axis], self.dilations[axis], self.out[axis]
         starts = range(0, self.kernel[axis] * dilation, dilation)
@@ -155,44 +155,44 @@ class Windows:
         (dh, dw), (th, tw) = self.dilations, self.strides
         return as_strided(padded, (c, *self.kernel, *self.out, n), (sc, sh * dh, sw * dw, sh * th, sw * tw, sn))
 
-    def slabs(self, height: int, batch: int, itemsize: int) -> list[slice]:
-        """The columns of a matrix (height, OH*OW*N) in slabs of whole rows of windows.
+    def blocks(self, height: int, batch: int, itemsize: int) -> list[slice]:
+        """The columns of a matrix (height, OH*OW*N) in blocks of whole rows of windows.
 
-        A slab fits in the cache, where the matrix product reads what was just copied; all columns of an image are KH*KW
-        times as large as the image. Windows of one element need no copy, so their slabs are for threads alone.
+        A block fits in the cache, where the matrix product reads what was just copied; all columns of an image are
+        KH*KW times as large as the image. Windows of one element need no copy, so their blocks are for threads alone.
         """
         (down, across), total = self.out, math.prod(self.out) * batch
         row_length, least = across * batch, POINT_COLUMNS if self.kernel == (1, 1) else SLAB_COLUMNS
         step = max(SLAB_BYTES // (height * row_length * itemsize), -(-least // row_length)) * row_length
         return [slice(start, min(start + step, total)) for start in range(0, down * row_length, step)]
 
-    def rows(self, slab: slice, batch: int) -> slice:
-        """The rows of windows in a slab."""
+    def rows(self, block: slice, batch: int) -> slice:
+        """The rows of windows in a block."""
         row_length = self.out[1] * batch
-        return slice(slab.start // row_length, slab.stop // row_length)
+        return slice(block.start // row_length, block.stop // row_length)
 
-    def im2col(self, x: np.ndarray, compute: Callable[[slice, np.ndarray], np.ndarray], depth: int) -> Iterator[Slab]:
-        """The windows of (C, H, W, N) as columns of a matrix (C*KH*KW, OH*OW*N): `compute` of each slab, in order.
+    def im2col(self, x: np.ndarray, compute: Callable[[slice, np.ndarray], np.ndarray], depth: int) -> Iterator[Block]:
+        """The windows of (C, H, W, N) as columns of a matrix (C*KH*KW, OH*OW*N): `compute` of each block, in order.
 
-        `compute` receives a slab and its columns, in any thread; it does `2 * depth` operations with every element.
+        `compute` receives a block and its columns, in any thread; it does `2 * depth` operations with every element.
         """
         view, batch = self.view(self.pad(x)), x.shape[-1]
         height = math.prod(view.shape[:3])
 
-        def computed(slab: slice) -> Slab:
-            return slab, compute(slab, view[:, :, :, self.rows(slab, batch)].reshape(height, -1))
+        def computed(block: slice) -> Block:
+            return block, compute(block, view[:, :, :, self.rows(block, batch)].reshape(height, -1))
 
         flops = 2 * depth * view.size
-        return in_order(computed, self.slabs(height, batch, x.itemsize), flops)
+        return in_order(computed, self.blocks(height, batch, x.itemsize), flops)
 
-    def col2im(self, columns: Iterable[Slab], image: np.ndarray) -> np.ndarray:
+    def col2im(self, columns: Iterable[Block], image: np.ndarray) -> np.ndarray:
         """Adjoint of `im2col`: add every window to its place in `image` (C, padded H, padded W, N), which holds zeros.
 
         Returns (C, H, W, N).
         """
         windows, (channels, _, _, batch) = self.view(image), image.shape
-        for slab, values in columns:
-            rows, parts = self.rows(slab, batch), values.reshape(channels, *self.kernel, -1, self.out[1], batch)
+        for block, values in columns:
+            rows, parts = self.rows(block, batch), values.reshape(channels, *self.kernel, -1, self.out[1], batch)
             for i, j in np.ndindex(*self.kernel):
                 windows[:, i, j, rows] += parts[:, i, j]
         return self.crop(image)
@@ -210,8 +210,8 @@ class Windows:
         def multiply(_: slice, columns: np.ndarray) -> np.ndarray:
             return unpacked_product(stacked, columns, np.empty((len(stacked), columns.shape[1]), x.dtype))
 
-        for slab, values in across.im2col(x, multiply, len(stacked)):
-            rows = across.rows(slab, batch)
+        for block, values in across.im2col(x, multiply, len(stacked)):
+            rows = across.rows(block, batch)
             product = values.reshape(height, channels, -1, self.padded[1], batch)
             for i in range(height):
                 start = rows.start + i * self.dilations[0]

@@ -77,8 +77,8 @@ def _evaluation(points: np.ndarray, terms: int) -> np.ndarray:
 # Kernels in numpy.
 #
 # Tiles of the image are gathered and transformed, multiplied with the transformed filters, one matrix product over the
-# channels for each element of a tile, and transformed back. Many tiles come in slabs that fit the caches, which threads
-# compute; with few tiles, which have many channels, threads divide each of the stages instead.
+# channels for each element of a tile, and transformed back. Many tiles come in blocks that fit the caches, which
+# threads compute; with few tiles, which have many channels, threads divide each of the stages instead.
 
 KERNEL_CHANNELS = 32  # from which the saved multiplications take longer than the transforms
 COLUMNS = 64  # tiles times batch; with fewer, most of the time goes to reading the filters

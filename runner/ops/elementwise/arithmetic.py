@@ -15,7 +15,7 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.lowering import LAST, PLAIN, TILED, Builder, Layout, Lowering, can_tile, elementwise_lowerings
 from runner.core.operators import Gradient, Primitive, is_filled_with, primitive
-from runner.core.precision import Needs
+from runner.core.precision import OperandPrecision
 from runner.core.values import Operand, Tensor, Value, syntax
 from runner.host.threads import block_length, compute_parts, slices
 from runner.ops.array import require
@@ -291,7 +291,7 @@ class Pow(Binary):
     Constants have no slope: the gradient with respect to x is 0 where y is 0, and that to y is 0 where x is 0.
     """
 
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
     ufunc: ClassVar = np.power
     floats_only: ClassVar = True
 
@@ -363,7 +363,7 @@ class Square(Unary):
     """x * x."""
 
     floats_only: ClassVar = False
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
     ufunc: ClassVar = np.square
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
@@ -387,7 +387,7 @@ class Sqrt(Unary):
 class Rsqrt(Unary):
     """1 / sqrt(x)."""
 
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(np.reciprocal(np.sqrt(x)))
@@ -404,7 +404,7 @@ class Rsqrt(Unary):
 class Reciprocal(Unary):
     """1 / x."""
 
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
     ufunc: ClassVar = np.reciprocal
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
@@ -415,7 +415,7 @@ class Reciprocal(Unary):
 class Exp(Unary):
     """e to the power x."""
 
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
     ufunc: ClassVar = np.exp
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
@@ -426,7 +426,7 @@ class Exp(Unary):
 class Log(Unary):
     """Natural logarithm."""
 
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
     ufunc: ClassVar = np.log
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:

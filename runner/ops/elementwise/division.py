@@ -10,7 +10,7 @@ import numpy as np
 
 from runner.core.lowering import Builder
 from runner.core.operators import Gradient, primitive
-from runner.core.precision import Needs
+from runner.core.precision import OperandPrecision
 from runner.core.values import Tensor, Value
 from runner.ops.elementwise.arithmetic import Binary, Log, RealDiv, Slope, SmoothBinary, nonzero, with_rank_of
 from runner.ops.elementwise.compare import Select
@@ -22,7 +22,7 @@ from runner.ops.reduce import unbroadcast
 class Division(Binary):
     """Base: the lowering of divisions of whole numbers, where a division by 0 gives 0, as in numpy."""
 
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
 
     def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         with np.errstate(divide="ignore"):
@@ -256,7 +256,7 @@ class Xdivy(SmoothBinary):
 class Xlogy(SmoothBinary):
     """x * log(y), and 0 where x is 0."""
 
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
     floats_only: ClassVar = True
 
     def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:

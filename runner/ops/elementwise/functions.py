@@ -12,7 +12,7 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.lowering import Builder
 from runner.core.operators import Gradient, primitive
-from runner.core.precision import Needs
+from runner.core.precision import OperandPrecision
 from runner.core.values import Value
 from runner.ops.elementwise.arithmetic import Exp, Reciprocal, Rsqrt, Slope, Smooth, SmoothBinary, Sqrt, Unary
 
@@ -42,7 +42,7 @@ class Cos(Unary):
 class Angular(Smooth):
     """Base: functions that lose digits in Float16."""
 
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
     flops_each: ClassVar = 4
 
 
@@ -141,7 +141,7 @@ class Atanh(Angular):
 class Atan2(SmoothBinary):
     """The angle of the point (y, x), first operand / second operand, from -pi to pi in its quadrant."""
 
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
     flops_each: ClassVar = 4
     floats_only: ClassVar = True
     ufunc: ClassVar = np.arctan2
@@ -213,7 +213,7 @@ SERIES = (
 class Expm1(Smooth):
     """exp(x) - 1, with all digits where x is small."""
 
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
     flops_each: ClassVar = 4
     ufunc: ClassVar = np.expm1
 
@@ -230,7 +230,7 @@ class Expm1(Smooth):
 class Log1p(Smooth):
     """log(1 + x), with all digits where x is small; NaN below -1."""
 
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
     flops_each: ClassVar = 4
     ufunc: ClassVar = np.log1p
 
@@ -251,7 +251,7 @@ class Log1p(Smooth):
 class Erf(Smooth):
     """The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x."""
 
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
     flops_each: ClassVar = 4
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
@@ -265,7 +265,7 @@ class Erf(Smooth):
 class Erfc(Smooth):
     """1 - Erf(x), with all digits where that is small."""
 
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
     flops_each: ClassVar = 4
 
     def kernel(self, x: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.lowering import Builder
 from runner.core.operators import Gradient, Primitive, primitive
-from runner.core.precision import Needs
+from runner.core.precision import OperandPrecision
 from runner.core.values import Tensor, Value
 from runner.ops.array import Transpose, require
 from runner.types import Shape, TensorType, resolve_axes
@@ -107,7 +107,7 @@ class Gather(Primitive):
 class UnsortedSegmentSum(Primitive):
     """Sum the rows of `x` that have the same segment number: (*S, ...), S to (num_segments, ...). Adjoint of Gather."""
 
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
 
     num_segments: int = 1
     statics: ClassVar = ("num_segments",)
@@ -188,7 +188,7 @@ def _cut(x: np.ndarray, shape: Shape, dim: int) -> np.ndarray:
 class GatherDGrad(Primitive):
     """Adjoint of GatherD: the elements of dout are added to zeros of `x_shape` at their positions."""
 
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
 
     dim: int = 0
     x_shape: Shape = ()
@@ -261,7 +261,7 @@ class GatherNd(Primitive):
 class ScatterNd(Primitive):
     """Zeros of `shape` with `updates` added at the positions. Adjoint of GatherNd."""
 
-    needs: ClassVar = Needs.SINGLE
+    precision: ClassVar = OperandPrecision.SINGLE
 
     shape: Shape = ()
     statics: ClassVar = ("shape",)

@@ -14,7 +14,7 @@ from training_steps import lenet, resnet, results, training_step
 from runner import dtype as dt, nn, ops
 from runner.compile.onnx.lower import lower
 from runner.compile.passes import PASSES, default_passes, optimize
-from runner.compile.passes.order import soon
+from runner.compile.passes.order import schedule_updates
 from runner.core.gradients import gradients
 from runner.core.graph import Graph, verify
 from runner.core.interpreter import current
@@ -23,7 +23,7 @@ from runner.core.values import Parameter, Tensor, Value
 from runner.device import Device
 from runner.types import TensorType
 
-PLAIN = tuple(apply for apply in PASSES if apply is not soon)
+PLAIN = tuple(apply for apply in PASSES if apply is not schedule_updates)
 SQUARE = TensorType(dt.float32, (4, 4))
 OPTIMIZERS: dict[str, Callable[[list[Parameter]], nn.Optimizer]] = {
     "momentum": lambda p: nn.Momentum(p, 0.01, 0.9),
@@ -97,7 +97,7 @@ def updates_during_backpropagation(graph: Graph) -> int:
 @pytest.mark.parametrize("network", NETWORKS)
 def test_every_update_moves_up_to_its_gradient(network, optimizer):
     before, arrays = step_graph(network, optimizer)
-    after = verify(soon(before))
+    after = verify(schedule_updates(before))
     assert Counter(map(id, after.nodes)) == Counter(map(id, before.nodes))
     assert updates_during_backpropagation(before) == 0
     trained = sum(p.requires_grad for p in before.updates)
@@ -118,7 +118,10 @@ def test_less_memory_is_alive_at_once(optimizer):
     traced = trace(step.construct, [images, labels], "step")
     early, late = (
         lower(optimize(traced, passes), ["image", "label"], ["loss"])
-        for passes in (default_passes(Device()), [apply for apply in default_passes(Device()) if apply is not soon])
+        for passes in (
+            default_passes(Device()),
+            [apply for apply in default_passes(Device()) if apply is not schedule_updates],
+        )
     )
     assert live_peak(early) < 0.4 * live_peak(late)  # measured: 9.4 and 33 MB
 
@@ -141,7 +144,7 @@ def chain(length: int) -> Callable[[Value], Value]:
 
 def test_a_way_that_is_longer_than_the_stack_is_deep():
     before = trace(chain(sys.getrecursionlimit()), [SQUARE], "chain")
-    after = verify(soon(before))
+    after = verify(schedule_updates(before))
     assert set(map(id, after.nodes)) == set(map(id, before.nodes))
 
 
@@ -158,7 +161,7 @@ def test_values_that_others_need_stay_where_they_are():
         return first, last
 
     before = trace(step, [SQUARE], "step")
-    after = verify(soon(before))
+    after = verify(schedule_updates(before))
     assert [n.op.name for n in before.nodes] == ["Mul", "Exp", "Exp", "Tanh", "Add"]
     assert [n.op.name for n in after.nodes] == ["Mul", "Exp", "Add", "Exp", "Tanh"]
     x = np.arange(16, dtype=np.float32).reshape(4, 4) / 16
@@ -167,4 +170,4 @@ def test_values_that_others_need_stay_where_they_are():
 
 def test_a_graph_without_updates_is_left_alone():
     graph = trace(lambda x: ops.Tanh()(ops.Exp()(x)), [SQUARE], "net")
-    assert soon(graph).nodes == graph.nodes
+    assert schedule_updates(graph).nodes == graph.nodes

@@ -27,7 +27,7 @@ from runner.types import TensorType
 ROOT = Path(__file__).parents[3]
 QUIET = ("callbacks=quiet", "device.threads=1", "eval.every=never")
 SHORT = ("+experiment=lenet_seed", "dataset=synthetic", "dataset.num_samples=64", "max_steps=2", *QUIET)
-STAGES = ["parse", "grad", "fold", "pool_first", "soon", "layout", "lower"]
+STAGES = ["parse", "grad", "fold", "pool_first", "schedule_updates", "layout", "lower"]
 
 
 @pytest.fixture(autouse=True)
