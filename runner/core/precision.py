@@ -81,9 +81,8 @@ class Policy:
             return self.forced
         if precision is OperandPrecision.WIDEST or self.of_cell:
             return SINGLE if SINGLE in kinds else None
-        return {OperandPrecision.HALF: HALF, OperandPrecision.SINGLE: SINGLE, OperandPrecision.FIRST: kinds[0]}[
-            precision
-        ]
+        types = {OperandPrecision.HALF: HALF, OperandPrecision.SINGLE: SINGLE, OperandPrecision.FIRST: kinds[0]}
+        return types[precision]
 
 
 @lru_cache(maxsize=8192)

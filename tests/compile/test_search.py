@@ -59,7 +59,7 @@ def test_every_lowering_is_taken_and_agrees(make):
     assert len(many) > 20
     for k in range(max(map(len, many.values()))):  # all sites at once: the k-th form of each
         lowerings = {name: lowerings[k % len(lowerings)] for name, lowerings in many.items()}
-        made = Trial(graph, arrays, ALONE, Tuning(lowerings=tuple(lowerings.items())))
+        made = Trial(graph, arrays, ALONE, Tuning(forms=tuple(lowerings.items())))
         assert {signature(n): str(n.lowering) for n in made.graph.nodes if signature(n) in lowerings} == lowerings
         for a, b, x in zip(expected, made.results(), [None, *graph.updates], strict=True):
             size = np.abs(a if x is None else a - x.array).max()
@@ -114,14 +114,14 @@ def test_the_best_of_all_is_found(small_step, monkeypatch):
     pools = [pair for pair in many if pair[0].startswith("MaxPool(") and pair[1].startswith("last")]
     products = [pair for pair in many if pair[0].startswith("MatMul(")]
     worth = {pools[0]: -3.0, products[0]: -0.1, products[-1]: 2.0}
-    Planted(monkeypatch, lambda tuning: USUAL + sum(worth.get(pair, 0.0) for pair in tuning.lowerings))
+    Planted(monkeypatch, lambda tuning: USUAL + sum(worth.get(pair, 0.0) for pair in tuning.forms))
     found = searched(graph, arrays, "RL", "GA")
-    assert found.tuning.lowerings == (pools[0],)  # 1% is within the noise of a machine
-    assert found.tuning == Tuning(lowerings=found.tuning.lowerings)
+    assert found.tuning.forms == (pools[0],)  # 1% is within the noise of a machine
+    assert found.tuning == Tuning(forms=found.tuning.forms)
     assert (found.usual_ms, found.tuned_ms) == (pytest.approx(1e4), pytest.approx(7e3))
     assert found.tried == found.candidates
     assert searched(graph, arrays, "GA").tuning == UNTUNED
-    assert searched(graph, arrays, "RL").tuning.lowerings == (pools[0],)
+    assert searched(graph, arrays, "RL").tuning.forms == (pools[0],)
 
 
 def test_each_way_changes_its_own_operators(small_step, monkeypatch):
@@ -131,10 +131,10 @@ def test_each_way_changes_its_own_operators(small_step, monkeypatch):
     for ways, allowed in ((("GA",), cube), (("RL",), sites(graph).keys() - cube)):
         planted = Planted(monkeypatch, lambda tuning: USUAL)
         searched(graph, arrays, *ways)
-        changed = {name for tuning in planted.asked for name, _ in tuning.lowerings}
+        changed = {name for tuning in planted.asked for name, _ in tuning.forms}
         assert changed
         assert changed <= allowed
-        assert all(tuning == Tuning(lowerings=tuning.lowerings) for tuning in planted.asked)
+        assert all(tuning == Tuning(forms=tuning.forms) for tuning in planted.asked)
 
 
 def test_both_ways_also_try_settings(small_step, monkeypatch):
@@ -151,11 +151,11 @@ def test_sizes_of_parts_are_tried_where_a_batch_has_parts(small_step, monkeypatc
     monkeypatch.setattr(IN_PARTS, "LARGE_BYTES", 1 << 16)
     monkeypatch.setattr(IN_PARTS, "MIN_IMAGES", 4)
     monkeypatch.setattr(search, "MIN_IMAGES", 4)
-    planted = Planted(monkeypatch, lambda tuning: USUAL - 2 * (tuning.images == 8) - bool(tuning.lowerings))
+    planted = Planted(monkeypatch, lambda tuning: USUAL - 2 * (tuning.images == 8) - bool(tuning.forms))
     assert Trial(graph, arrays, ALONE, UNTUNED).graph.nodes != graph.nodes
     found = searched(graph, arrays, "GA", limit=60.0)
     assert found.tuning.images == 8
-    assert len(found.tuning.lowerings) == 1  # of an operator on 8 images
+    assert len(found.tuning.forms) == 1  # of an operator on 8 images
     assert {tuning.images for tuning in planted.asked} == {0, 4, 8, 16}
     planted.asked.clear()
     searched(*small_step, "GA")
@@ -180,17 +180,17 @@ def test_what_only_seemed_faster_is_given_up(small_step, monkeypatch):
 
 def test_a_lowering_with_other_results_is_never_taken(small_step, monkeypatch):
     graph, arrays = small_step
-    Planted(monkeypatch, lambda tuning: USUAL * 0.9 ** len(tuning.lowerings))
+    Planted(monkeypatch, lambda tuning: USUAL * 0.9 ** len(tuning.forms))
     honest = trial.Trial.results
 
     def results(way: Trial) -> list[np.ndarray]:
-        wrong = any(name.startswith("Conv2D(") for name, _ in way.tuning.lowerings)
+        wrong = any(name.startswith("Conv2D(") for name, _ in way.tuning.forms)
         return [array * np.float32(1.001 if wrong else 1.0) for array in honest(way)]
 
     monkeypatch.setattr(trial.Trial, "results", results)
     found = searched(graph, arrays, "GA")
-    assert found.tuning.lowerings
-    assert not [name for name, _ in found.tuning.lowerings if name.startswith("Conv2D(")]
+    assert found.tuning.forms
+    assert not [name for name, _ in found.tuning.forms if name.startswith("Conv2D(")]
     assert {line.partition("(")[0] for line in found.inexact} == {"Conv2D"}
 
 

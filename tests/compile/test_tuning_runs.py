@@ -43,7 +43,7 @@ def place(tmp_path, monkeypatch) -> Path:
     """A cache of its own, and times in which every other form than the usual one gains."""
     monkeypatch.setattr(search, "time", Ticks())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(trial.Trial, "seconds", lambda way, count: count * 0.9 ** len(way.tuning.lowerings))
+    monkeypatch.setattr(trial.Trial, "seconds", lambda way, count: count * 0.9 ** len(way.tuning.forms))
     return tmp_path / "cache" / "runner" / "tuning"
 
 
@@ -93,7 +93,7 @@ def test_a_run_goes_on_as_it_was_tuned(tmp_path, place, monkeypatch):
     part = run(tmp_path / "part", "max_steps=2", *UNSUNK)
     assert part["tuning"] == whole["tuning"]
     shutil.rmtree(place)
-    monkeypatch.setattr(trial.Trial, "seconds", lambda way, count: count * 1.1 ** len(way.tuning.lowerings))
+    monkeypatch.setattr(trial.Trial, "seconds", lambda way, count: count * 1.1 ** len(way.tuning.forms))
     resume(tmp_path / "part", ["max_steps=4"])
     again = json.loads((tmp_path / "part" / "manifest.json").read_text())["tuning"]
     assert again["tuning"] == whole["tuning"]
@@ -125,8 +125,8 @@ DAMAGES = {
     "another key": lambda values: broken(values, more=1),
     "threads": lambda values: broken(values, threads="2"),
     "spins": lambda values: broken(values, spins="sometimes"),
-    "forms": lambda values: broken(values, lowerings=[["Conv2D"]]),
-    "one form": lambda values: broken(values, lowerings=["ab"]),
+    "forms": lambda values: broken(values, forms=[["Conv2D"]]),
+    "one form": lambda values: broken(values, forms=["ab"]),
     "no times": lambda values: json.dumps({k: v for k, v in values.items() if k != "usual_ms"}),
 }
 
