@@ -26,8 +26,8 @@ from runner.dataset.formats import mnist_cifar
 from runner.dataset.formats.mnist_cifar import missing, stored_as
 from runner.dataset.operations import columns_of
 from runner.dataset.pipeline import Dataset, refuse
+from runner.dataset.readers import image_file
 from runner.dataset.readers.csv_types import by_default
-from runner.dataset.readers.image_file import MAX_FILE_BYTES as image_file_MAX_FILE_BYTES, decode
 from runner.dataset.samplers import RowSelection
 from runner.dataset.samples import ListedSamples, Sample, SampleColumn, Samples
 from runner.errors import ConfigError, DataError, RunnerError, known_names
@@ -86,8 +86,8 @@ class FileImages(Samples):
         """Raises DataError for a file that cannot be read, and when decoding one that is no image."""
         path = self._paths[visit % self.count]
         if self._is_decoded:
-            return (decode(path, None, 3),)
-        return (np.frombuffer(files.read_bytes(path, image_file_MAX_FILE_BYTES), np.uint8).copy(),)
+            return (image_file.decode(path, None, 3),)
+        return (np.frombuffer(files.read_bytes(path, image_file.MAX_FILE_BYTES), np.uint8).copy(),)
 
 
 class ImageFolderDataset(Dataset):
