@@ -102,7 +102,9 @@ def scale_lowered(monkeypatch, kind) -> None:
         return lowering
 
     monkeypatch.setattr(
-        kind, "forms", lambda self, *types: tuple(replace(f, lower=scaled(f.lower)) for f in lowerings(self, *types))
+        kind,
+        "lowerings",
+        lambda self, *types: tuple(replace(f, lower=scaled(f.lower)) for f in lowerings(self, *types)),
     )
     monkeypatch.setattr(kind, "lower", lambda self, b, *names: scaled(lambda b, *n: lower(self, b, *n))(b, *names))
 
