@@ -107,5 +107,5 @@ def test_versions_and_machine_for_the_manifest():
 
 
 def test_the_processor_where_the_system_does_not_tell(monkeypatch):
-    monkeypatch.setattr(machine, "_read", lambda path: "")
+    monkeypatch.setattr(machine, "_text_of", lambda path: "")
     assert machine.cpu_model() == (platform.processor() or platform.machine())
