@@ -71,16 +71,16 @@ from runner.report.notebook import (
     load_run as load_run,
 )
 from runner.train import Model as Model
-from runner.train.amp import build_train_network as build_train_network
+from runner.train.amp import (
+    DynamicLossScaleManager as DynamicLossScaleManager,
+    FixedLossScaleManager as FixedLossScaleManager,
+    LossScaleManager as LossScaleManager,
+    build_train_network as build_train_network,
+)
 from runner.train.checkpoint import (
     load_checkpoint as load_checkpoint,
     load_param_into_net as load_param_into_net,
     save_checkpoint as save_checkpoint,
-)
-from runner.train.loss_scale_manager import (
-    DynamicLossScaleManager as DynamicLossScaleManager,
-    FixedLossScaleManager as FixedLossScaleManager,
-    LossScaleManager as LossScaleManager,
 )
 from runner.train.setup import initialize_system as initialize_system, shutdown_system as shutdown_system
 

@@ -2,7 +2,6 @@ from runner.dataset import transforms as transforms, vision as vision
 from runner.dataset.batches import (
     open_dataset as open_dataset,
 )
-from runner.dataset.formats.mnist_cifar import download_mnist as download_mnist
 from runner.dataset.pipeline import (
     Dataset as Dataset,
     Preprocessing as Preprocessing,
@@ -17,6 +16,7 @@ from runner.dataset.readers.csv import (
     csv_table as csv_table,
 )
 from runner.dataset.readers.image_folder import ImagePreprocessing as ImagePreprocessing, image_folder as image_folder
+from runner.dataset.readers.mnist_cifar import download_mnist as download_mnist
 from runner.dataset.readers.preprocessing import stored_preprocessing as stored_preprocessing
 from runner.dataset.samplers import (
     DistributedSampler as DistributedSampler,

@@ -16,11 +16,11 @@ import numpy as np
 
 from runner import dtype as dt, register
 from runner.dataset.column import Column
-from runner.dataset.formats import mnist_cifar
-from runner.dataset.formats.mnist_cifar import MIRROR, download_mnist
 from runner.dataset.order import SourceOrder
 from runner.dataset.pipeline import Dataset, Preprocessing
+from runner.dataset.readers import mnist_cifar
 from runner.dataset.readers.image_file import decode, read_header
+from runner.dataset.readers.mnist_cifar import MIRROR, download_mnist
 from runner.dataset.readers.split import Split, require_files
 from runner.dataset.sources import Cifar10Dataset, DigitsDataset, MnistDataset, SyntheticDataset
 from runner.dataset.transforms.transform import Transform, TypeCast

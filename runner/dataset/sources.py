@@ -17,10 +17,10 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.dataset.column import Column, labels_column, listed_column
-from runner.dataset.formats import digits, mnist_cifar
-from runner.dataset.formats.digits import make_images
-from runner.dataset.formats.mnist_cifar import missing
 from runner.dataset.pipeline import Dataset, refuse
+from runner.dataset.readers import digits, mnist_cifar
+from runner.dataset.readers.digits import make_images
+from runner.dataset.readers.mnist_cifar import missing
 from runner.dataset.samplers import RowSelection
 from runner.dataset.samples import TEXT, as_value, target_type
 from runner.errors import ConfigError

@@ -34,7 +34,7 @@ from runner.nn.convolution import set_impl_mode
 from runner.nn.metrics.base import AnyMetric
 from runner.nn.wrap import StepCell
 from runner.observe import dump
-from runner.train.loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager, LossScaleManager
+from runner.train.amp import DynamicLossScaleManager, FixedLossScaleManager, LossScaleManager
 from runner.train.model import Model, check_columns, described, naming_columns
 from runner.types import TensorType
 from runner.validation.rules import Frozen

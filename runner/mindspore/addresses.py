@@ -9,9 +9,10 @@ import dis
 import importlib
 import sys
 from collections.abc import Iterator
+from functools import partial
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from runner.errors import MissingModule, MissingName, nearest
 from runner.mindspore.names import PACKAGE, modules_with, public_names, reason
@@ -49,7 +50,9 @@ ADDRESSES: dict[str, tuple[str, ...]] = {
     "amp": ("runner.train.amp",),
     "train.dataset_helper": ("runner",),
     **{f"train.callback._{name}": ("runner.train.callback",) for name in _CALLBACKS},
-    "train.train_thor": ("runner.mindspore.thor",),
+    "train.loss_scale_manager": ("runner.train.amp",),
+    "train.summary.summary_record": ("runner.train.summary",),
+    "train.train_thor": (),
     "log": ("runner.mindspore.log",),
     "profiler": ("runner.mindspore.profiler",),
     "profiler.profiling": ("runner.mindspore.profiler",),
@@ -74,10 +77,15 @@ ADDRESSES: dict[str, tuple[str, ...]] = {
 _FILES = (
     *("common.initializer", "communication.management", "dataset.transforms", "dataset.vision", "nn.cell"),
     *("nn.loss", "nn.metrics", "nn.optim", "nn.wrap", "ops.composite"),
-    *("train.amp", "train.callback", "train.loss_scale_manager", "train.model", "train.summary"),
+    *("train.amp", "train.callback", "train.model", "train.summary"),
 )
-# Missing names that scripts import and few of their configs use: what stands for them raises when it is called.
-STAND_INS = {"thor": "runner.mindspore.thor"}
+# Missing names that scripts import and few of their configs use, those of the optimizer THOR: what stands for them
+# raises when it is called.
+STAND_INS = {
+    "thor": "nn.thor",
+    "ConvertModelUtils": "train.train_thor.ConvertModelUtils",
+    "ConvertNetUtils": "train.train_thor.ConvertNetUtils",
+}
 # Modules of r1.2 that scripts cannot have here, beyond those whose names are in `names.txt`.
 _MISSING_MODULES = ("nn.probability", "compression", "explainer", "hub", "boost", "dataset.text", "nn.sparse")
 _LOADERS = (__name__, "runner.host.lazy")
@@ -140,6 +148,8 @@ def attribute(module: str, name: str) -> Any:
     MissingModule, for a public name of r1.2, and AttributeError for any other.
     """
     place = module.removeprefix(PACKAGE).removeprefix(".")
+    if name in STAND_INS and STAND_INS[name].partition(".")[0] == place.partition(".")[0]:
+        return partial(_stand_in, name)
     if _joined(place, name) in (*ADDRESSES, *_FILES):
         return importlib.import_module(f"{PACKAGE}.{_joined(place, name)}")
     home = next((one for one in _with_ancestors(place) if name in public_names().get(one, ())), None)
@@ -149,8 +159,6 @@ def attribute(module: str, name: str) -> Any:
         served = module_at(other)
         if served is not None and name in _public(served):
             return getattr(served, name)
-    if name in STAND_INS:
-        return getattr(importlib.import_module(STAND_INS[name]), name)
     raise _missing_name(home, name)
 
 
@@ -177,6 +185,17 @@ def _with_ancestors(place: str) -> Iterator[str]:
         yield place
         place = place.rpartition(".")[0]
     yield ""
+
+
+def _stand_in(name: str, *_: Any, **__: Any) -> NoReturn:
+    """What stands for a missing name. Raises MissingName."""
+    found = reason("nn", "thor")
+    rows = {
+        "name": _joined("mindspore", STAND_INS[name]),
+        "why": found and found.why,
+        "use": found and found.alternative,
+    }
+    raise MissingName("a public name of MindSpore r1.2 that runner does not have", **rows)
 
 
 def _missing_name(home: str, name: str) -> Exception:

@@ -14,9 +14,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from runner.dataset.formats import mnist_cifar
-from runner.dataset.formats.mnist_cifar import missing, stored_as
+from runner.dataset.readers import mnist_cifar
 from runner.dataset.readers.csv_types import by_all
+from runner.dataset.readers.mnist_cifar import missing, stored_as
 from runner.dataset.vision.image import jpeg
 from runner.errors import ConfigError, DataError, StorageError, known_names
 from runner.host import files

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from runner.dataset.formats.mnist_cifar import SIDE, Content, damaged
+from runner.dataset.readers.mnist_cifar import SIDE, Content, damaged
 from runner.errors import DataError
 
 MAX_DEPTH = 32  # of containers inside each other

@@ -17,8 +17,8 @@ from runner.core.precision import OperandPrecision
 from runner.core.values import Value
 from runner.host.threads import block_length, compute_parts, slices
 from runner.ops.array import require, require_nchw
-from runner.ops.convolution.columns import as_rows, suits_batch_last
 from runner.ops.convolution.conv import Conv2D
+from runner.ops.convolution.windows import as_rows, suits_batch_last
 from runner.ops.elementwise.arithmetic import ELEMENT_FLOPS
 from runner.ops.matrices import BiasAdd
 from runner.types import Shape, TensorType, resolve_axes

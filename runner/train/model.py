@@ -37,9 +37,9 @@ from runner.observe import dump
 from runner.ops.convolution.winograd import winograd_kernels
 from runner.ops.random import random_counter
 from runner.train import amp, profile
+from runner.train.amp import LossScaleManager
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
 from runner.train.loop import FailureReplay, GradientObserver, MakeSteps, StepByStep, run_epochs, with_elements
-from runner.train.loss_scale_manager import LossScaleManager
 from runner.train.sink import Sink
 from runner.types import TensorType
 from runner.validation.arguments import flag, whole

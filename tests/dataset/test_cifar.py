@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from runner.dataset.formats.mnist_cifar import read_cifar_split, read_records
+from runner.dataset.readers.mnist_cifar import read_cifar_split, read_records
 from runner.dataset.vision.c_transforms import HWC2CHW
 from runner.errors import DataError
 

@@ -9,7 +9,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 import runner.dataset as ds
-from runner.dataset.formats.digits import EXPECTED, FILE, SHA256, read_digits, split_rows
+from runner.dataset.readers.digits import EXPECTED, FILE, SHA256, read_digits, split_rows
 from runner.errors import DataError
 
 CONTENT = gzip.decompress(FILE.read_bytes())

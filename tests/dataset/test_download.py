@@ -14,7 +14,7 @@ from argument_errors import refused_argument
 from patience import PATIENCE
 
 from runner.dataset import MnistDataset
-from runner.dataset.formats.mnist_cifar import GZIP_OVERHEAD, PublishedFile, download, download_mnist
+from runner.dataset.readers.mnist_cifar import GZIP_OVERHEAD, PublishedFile, download, download_mnist
 from runner.errors import ConfigError, DataError
 
 CONTENT = bytes([0, 0, 8, 1, 0, 0, 0, 40]) + bytes(range(40))

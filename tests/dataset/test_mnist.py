@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runner.dataset.formats import mnist_cifar
-from runner.dataset.formats.mnist_cifar import PublishedFile, read_idx, read_split
+from runner.dataset.readers import mnist_cifar
+from runner.dataset.readers.mnist_cifar import PublishedFile, read_idx, read_split
 from runner.errors import DataError
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (3, 4, 5), dtype=np.uint8)

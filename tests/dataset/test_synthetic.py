@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from runner.dataset.formats import digits
-from runner.dataset.formats.digits import make_images
+from runner.dataset.readers import digits
+from runner.dataset.readers.digits import make_images
 from runner.errors import ConfigError
 
 

@@ -11,7 +11,7 @@ import runner
 from runner.config.compose import CommandLine, compose
 from runner.config.groups.entries import DATASETS
 from runner.dataset import MnistDataset, open_dataset
-from runner.dataset.formats import mnist_cifar
+from runner.dataset.readers import mnist_cifar
 from runner.errors import DataError
 from runner.experiment.resume import resume
 

@@ -37,7 +37,7 @@ from runner.common import dtype, set_seed
 from runner.nn.layer.conv import Conv2d
 from runner.communication.management import init, get_rank, get_group_size, GlobalComm
 from runner.train import load_checkpoint
-from runner.train.loss_scale_manager import FixedLossScaleManager
+from runner.train.amp import FixedLossScaleManager
 from runner import log as logger
 from runner.parallel._auto_parallel_context import auto_parallel_context
 from runner._checkparam import Validator

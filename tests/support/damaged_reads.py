@@ -23,7 +23,7 @@ from dump_files import asynchronous, npy, step, sync
 
 from runner import cli
 from runner.compile import tuning
-from runner.dataset.formats import digits, mnist_cifar
+from runner.dataset.readers import digits, mnist_cifar
 from runner.device import Tuning
 from runner.errors import RunnerError
 from runner.experiment import resume

@@ -7,7 +7,7 @@ import runner
 from runner import Tensor, context, dtype, nn
 from runner.errors import ConfigError
 from runner.train import amp
-from runner.train.loss_scale_manager import FixedLossScaleManager
+from runner.train.amp import FixedLossScaleManager
 
 RNG = np.random.default_rng(4)
 X, Y = RNG.normal(size=(4, 3)).astype(np.float32), RNG.normal(size=(4, 2)).astype(np.float32)

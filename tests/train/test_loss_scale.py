@@ -17,7 +17,7 @@ from runner.device import Device
 from runner.errors import ConfigError, TrainingError
 from runner.host import seed
 from runner.train import amp
-from runner.train.loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager
+from runner.train.amp import DynamicLossScaleManager, FixedLossScaleManager
 from runner.types import TensorType
 
 MODES = {"graph": context.GRAPH_MODE, "pynative": context.PYNATIVE_MODE}

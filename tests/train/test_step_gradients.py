@@ -12,8 +12,8 @@ import runner.dataset as ds
 from runner import Model, context, nn, set_seed
 from runner.config.groups.entries import NETWORKS
 from runner.errors import ConfigError, TrainingError
+from runner.train.amp import FixedLossScaleManager
 from runner.train.callback import Callback, EarlyStopping, LossMonitor
-from runner.train.loss_scale_manager import FixedLossScaleManager
 
 ROOT = Path(__file__).parents[2]
 WAYS = {

@@ -4,6 +4,7 @@ import copy
 import pickle
 
 import pytest
+from runner.train.loss_scale_manager import FixedLossScaleManager
 from tables import table
 
 import runner.dataset as ds
@@ -12,7 +13,6 @@ from runner.common import initializer as init
 from runner.dataset.vision import c_transforms as vision
 from runner.errors import ConfigError
 from runner.train.callback import CheckpointConfig, LossMonitor
-from runner.train.loss_scale_manager import FixedLossScaleManager
 
 NET = nn.Dense(2, 2)
 

@@ -1,1 +1,1 @@
-"""Readers of the user's own data: a folder of images, arrays of numpy, a table in CSV."""
+"""Readers of files: the user's own folder of images, arrays of numpy or table in CSV, and MNIST and CIFAR-10."""

@@ -18,9 +18,9 @@ from numpy.lib import format as npy_format
 
 from runner import dtype as dt, register
 from runner.dataset.column import CACHED_BYTES, Column
-from runner.dataset.formats.mnist_cifar import missing
 from runner.dataset.order import SourceOrder
 from runner.dataset.pipeline import Dataset, Preprocessing
+from runner.dataset.readers.mnist_cifar import missing
 from runner.dataset.readers.split import (
     MAX_SEED,
     Fraction,

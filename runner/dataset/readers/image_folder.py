@@ -13,10 +13,10 @@ import numpy as np
 
 from runner import register
 from runner.dataset.column import Column
-from runner.dataset.formats.mnist_cifar import missing
 from runner.dataset.order import SourceOrder
 from runner.dataset.pipeline import Dataset, Preprocessing
 from runner.dataset.readers.image_file import SUFFIXES, ImageFiles, mean_and_deviation, read_header
+from runner.dataset.readers.mnist_cifar import missing
 from runner.dataset.readers.split import (
     MAX_SEED,
     SPLITS,

@@ -22,12 +22,11 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.dataset.column import Column, labels_column, listed_column
-from runner.dataset.formats import mnist_cifar
-from runner.dataset.formats.mnist_cifar import missing, stored_as
 from runner.dataset.operations import columns_of
 from runner.dataset.pipeline import Dataset, refuse
-from runner.dataset.readers import image_file
+from runner.dataset.readers import image_file, mnist_cifar
 from runner.dataset.readers.csv_types import by_default
+from runner.dataset.readers.mnist_cifar import missing, stored_as
 from runner.dataset.samplers import RowSelection
 from runner.dataset.samples import ListedSamples, Sample, SampleColumn, Samples
 from runner.errors import ConfigError, DataError, RunnerError, known_names

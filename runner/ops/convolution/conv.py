@@ -23,24 +23,31 @@ from runner.core.precision import OperandPrecision
 from runner.core.values import Value
 from runner.host.threads import in_order
 from runner.ops.array import Pad, Reshape, Transpose, require, require_nchw
-from runner.ops.convolution.columns import (
+from runner.ops.convolution.pool import Pooling
+from runner.ops.convolution.windows import (
+    PAD_MODES,
     SHARED_BYTES,
     WHOLE_BYTES,
+    Pair,
+    Quad,
+    Windows,
     as_image,
     as_rows,
     at_offset,
+    batch_first,
+    batch_last,
     column_bytes,
     columns,
     corners,
     cropped,
     dilated,
     padded,
+    pair,
+    quad,
     suits_batch_last,
     thinned,
     tiles,
 )
-from runner.ops.convolution.pool import Pooling
-from runner.ops.convolution.windows import PAD_MODES, Pair, Quad, Windows, batch_first, batch_last, pair, quad
 from runner.ops.convolution.winograd import (
     FILTER_CHANNELS,
     TiledConvolution,

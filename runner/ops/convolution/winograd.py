@@ -15,8 +15,7 @@ import numpy as np
 
 from runner.core.lowering import FUSED, Builder, Lowering
 from runner.host.threads import compute_parts, in_order, slices
-from runner.ops.convolution.columns import SHARED_BYTES, WHOLE_BYTES, column_bytes, columns, cropped, tiles
-from runner.ops.convolution.windows import Windows
+from runner.ops.convolution.windows import SHARED_BYTES, WHOLE_BYTES, Windows, column_bytes, columns, cropped, tiles
 from runner.ops.matrices import blocked_product
 from runner.types import Shape
 from runner.validation.rules import Frozen

@@ -12,7 +12,7 @@ from runner.errors import ConfigError, known_names
 from runner.host.console import note_once
 from runner.nn.optim.optimizer import Optimizer
 from runner.train.callback.base import Callback, CallbackParameters, RunContext
-from runner.train.summary.summary_record import SummaryRecord, check_export_options
+from runner.train.summary import SummaryRecord, check_export_options
 from runner.validation.arguments import flag, whole
 
 WHERE = {"callback": "SummaryCollector"}

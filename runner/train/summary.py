@@ -6,6 +6,7 @@ First how each plugin's values become fields of a message, then the record, whic
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
@@ -18,9 +19,13 @@ from runner.errors import ConfigError, StorageError, known_names
 from runner.host import files, png
 from runner.host.console import LOG, note_once
 from runner.host.event_files import EventLog
+from runner.host.lazy import reference_attribute
 from runner.nn.cell import Cell
 from runner.ops.effects import NewestValues
 from runner.validation.arguments import flag, one_of, whole
+
+__getattr__ = partial(reference_attribute, __name__)
+__path__: list[str] = []  # MindSpore has a module below it: runner/mindspore/addresses.py
 
 # The values of summaries as fields of TensorBoard's message `Summary.Value`, by plugin.
 #

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from runner.dataset.formats.mnist_cifar import Content
+from runner.dataset.readers.mnist_cifar import Content
 from runner.errors import ConfigError
 
 FILE = Path(__file__).with_name("digits.bin.gz")
