@@ -117,30 +117,28 @@ LIMIT = 1 << 28  # bytes; the text of ResNet-50 has 2 MB
 _DTYPES = {kind.name: kind for kind in dt.ALL}
 _DIGITS = "[0-9]{1,18}"
 _SHAPE = rf"\[const vector\]\[((?:-?{_DIGITS}(?:, -?{_DIGITS})*)?)\]>"
-_TYPE = re.compile(rf"<Tensor\[({'|'.join(_DTYPES)})\]x{_SHAPE}")
-_DEVICE_TYPE = re.compile(rf"<({'|'.join(_DTYPES)})x(\w+){_SHAPE}")
+# Patterns are text, which `re` compiles at the first use: most runs write listings and read none.
+_TYPE = rf"<Tensor\[({'|'.join(_DTYPES)})\]x{_SHAPE}"
+_DEVICE_TYPE = rf"<({'|'.join(_DTYPES)})x(\w+){_SHAPE}"
 _LINES = {  # the kinds of lines, by their names in errors
-    kind: re.compile(pattern)
-    for kind, pattern in {
-        "an empty line": "",
-        "#IR entry": "#IR entry      : @(.*)",
-        "#attrs": "#attrs         :",
-        "key : value": "(.*?) : (.*)",
-        "#Total params and a number": f"#Total params  : ({_DIGITS})",
-        "a parameter": r"(%para\d+_.*) : (<.*>)  :  (<.*>)  :  IsWeight:(true|false)",
-        "#Total subgraph and a number": f"#Total subgraph : ({_DIGITS})",
-        "subgraph attr:": "subgraph attr:",
-        "a subgraph": r"subgraph @(.+?)\((.*)\) \{",
-        "an operation": rf"  %({_DIGITS})\((.*?)\) = (\w+)\((.*?)\)"
-        r"(?: \{instance name: ([^{}]*)\})?(?: primitive_attrs: \{(.*)\})?",
-        "types of operands and results": r"      : \((.*?)\) -> \((.*)\)",
-        "a full name": r"      : \((.*)\)",
-        "a source line": rf"      # In file (.+?)\(({_DIGITS})\)/(.*)/",
-        "an update": r"  Assign\((.*)\)",
-        "an operation or return": r"  return\((.*)\)",
-        "the types of what is returned": r"      : \((.*)\)",
-        "}": "}",
-    }.items()
+    "an empty line": "",
+    "#IR entry": "#IR entry      : @(.*)",
+    "#attrs": "#attrs         :",
+    "key : value": "(.*?) : (.*)",
+    "#Total params and a number": f"#Total params  : ({_DIGITS})",
+    "a parameter": r"(%para\d+_.*) : (<.*>)  :  (<.*>)  :  IsWeight:(true|false)",
+    "#Total subgraph and a number": f"#Total subgraph : ({_DIGITS})",
+    "subgraph attr:": "subgraph attr:",
+    "a subgraph": r"subgraph @(.+?)\((.*)\) \{",
+    "an operation": rf"  %({_DIGITS})\((.*?)\) = (\w+)\((.*?)\)"
+    r"(?: \{instance name: ([^{}]*)\})?(?: primitive_attrs: \{(.*)\})?",
+    "types of operands and results": r"      : \((.*?)\) -> \((.*)\)",
+    "a full name": r"      : \((.*)\)",
+    "a source line": rf"      # In file (.+?)\(({_DIGITS})\)/(.*)/",
+    "an update": r"  Assign\((.*)\)",
+    "an operation or return": r"  return\((.*)\)",
+    "the types of what is returned": r"      : \((.*)\)",
+    "}": "}",
 }
 _OPEN, _CLOSE = "([{<", ")]}>"
 
@@ -209,7 +207,7 @@ class _Lines:
 
     def maybe(self, kind: str) -> re.Match[str] | None:
         """The next line if it is of this kind."""
-        found = _LINES[kind].fullmatch(self._lines[self.number]) if self.number < len(self._lines) else None
+        found = re.fullmatch(_LINES[kind], self._lines[self.number]) if self.number < len(self._lines) else None
         self.number += found is not None
         return found
 
@@ -279,7 +277,7 @@ def _read_types(text: str, lines: _Lines) -> tuple[TensorType | None, ...]:
 
 
 def _read_type(text: str, lines: _Lines) -> TensorType:
-    found = _TYPE.fullmatch(text)
+    found = re.fullmatch(_TYPE, text)
     if found is None:
         raise lines.wrong(f"a type of {', '.join(_DTYPES)}")
     return TensorType(_DTYPES[found[1]], _read_shape(found[2]))
@@ -290,7 +288,7 @@ def _read_device_types(text: str, lines: _Lines) -> tuple[DeviceType, ...]:
 
 
 def _read_device_type(text: str, lines: _Lines) -> DeviceType:
-    found = _DEVICE_TYPE.fullmatch(text)
+    found = re.fullmatch(_DEVICE_TYPE, text)
     if found is None:
         raise lines.wrong(f"a type with a format, of {', '.join(_DTYPES)}")
     return DeviceType(_DTYPES[found[1]], found[2], _read_shape(found[3]))
