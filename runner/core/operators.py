@@ -54,6 +54,10 @@ class Primitive(KeywordNames):
     fields: ClassVar[tuple[str, ...]] = ()
     onnx: ClassVar[str] = ""  # ONNX's operator for lowerings to one node; `@primitive` sets the same name by default
     arity: ClassVar[int | None] = None  # number of operands, None for any
+    operand_names: ClassVar[tuple[str, ...]] = ()  # in listings, where MindSpore's are not those of `infer`
+    result_names: ClassVar[
+        tuple[str, ...]
+    ] = ()  # in listings; by default `output`, and `output0` and so on for several
     precision: ClassVar[OperandPrecision] = OperandPrecision.WIDEST
     masters: ClassVar[tuple[int, ...]] = ()  # operands that stay Float32 next to Float16 ones: statistics
     without_gradient: ClassVar[tuple[int, ...]] = ()  # outputs that a loss may not depend on
@@ -134,6 +138,10 @@ class Primitive(KeywordNames):
         """The fields by name."""
         return {name: getattr(self, name) for name in self.fields}
 
+    def listed(self, inputs: Sequence[TensorType]) -> dict[str, Any]:
+        """The attributes as graph files list them, where MindSpore writes more than the fields, for these operands."""
+        return self.attributes()
+
     def __hash__(self) -> int:
         # Cached by hand: `cached_property` takes a lock, and gradient rules create new operators in every step.
         cache = self.__dict__
@@ -167,7 +175,10 @@ class Primitive(KeywordNames):
             takes = ", ".join([f"{self.arity} tensors", *self.statics])
             raise ShapeError(f"{self.name}: wrong number of operands", given=len(operands), takes=takes)
         changes = dict(zip(self.statics, map(_frozen, given), strict=False))
-        return dataclasses.replace(self, **changes), operands[: self.arity]
+        op = dataclasses.replace(self, **changes)
+        if self.__dict__.get("_added"):
+            op.attrs.update(self.attrs)  # it is the same operator, with its instance name
+        return op, operands[: self.arity]
 
     # Settings of scripts of r1.2: hints for devices and for other kinds of parallelism. They are kept with the
     # operator; copies of it and results do not depend on them.
@@ -201,7 +212,7 @@ class Primitive(KeywordNames):
         return self
 
     def set_prim_instance_name(self, instance_name: str) -> Self:
-        """Name this operator. Names of files and graphs stay those of scopes."""
+        """Name this operator in graph files, as an attribute of a cell does. Full names stay those of scopes."""
         return self.add_prim_attr("instance_name", instance_name)
 
     def set_stage(self, stage: int) -> Self:
@@ -330,11 +341,23 @@ class Node:
     number: int
     source: Source
     lowering: Lowering | None = None  # how it is lowered, once the layout pass has chosen
+    instance: str = ""  # the attribute of the cell that holds the operator; empty for gradients and unnamed operators
 
     @property
     def name(self) -> str:
         """Full name: `{scope}/{Op}-op{N}` (spec section 2.6)."""
         return f"{self.scope}/{self.op.name}-op{self.number}"
+
+    def listed_attributes(self) -> dict[str, Any]:
+        """The attributes as graph files list them, with the names of operands and results as lists."""
+        operands, results = self.op.operand_names, self.op.result_names
+        if not operands:
+            operands = self.op.infer.__code__.co_varnames[1 : 1 + (self.op.arity or 1)]
+        if not results:
+            several = len(self.outputs) > 1
+            results = tuple([f"output{k}" if several else "output" for k in range(len(self.outputs))])
+        names = {"input_names": list(operands), "output_names": list(results[: len(self.outputs)])}
+        return self.op.listed([x.type for x in self.inputs]) | names
 
 
 @lru_cache(maxsize=8192)

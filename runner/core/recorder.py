@@ -38,7 +38,8 @@ class Recorder(Eager):
         if taped:  # the errors of gradients have the source lines of the tape
             self.tape.nodes[-1].source = source
         operands = tuple([self._symbol(x) for x in inputs])
-        self.tracer.tape.nodes.append(Node(op, operands, named, self.current_scope(), self.count, source))
+        scope, instance = self.current_scope(), op.attrs.get("instance_name", "")
+        self.tracer.tape.nodes.append(Node(op, operands, named, scope, self.count, source, instance=instance))
         return computed
 
     def rebind(self, target: Value, value: Value) -> None:

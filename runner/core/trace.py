@@ -114,7 +114,8 @@ class Tracer(Interpreter):
 
     def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
         outputs = symbols(types, self.count)
-        self.tape.nodes.append(Node(op, inputs, outputs, self.current_scope(), self.count, self.source()))
+        scope, instance = self.current_scope(), op.attrs.get("instance_name", "")
+        self.tape.nodes.append(Node(op, inputs, outputs, scope, self.count, self.source(), instance=instance))
         return outputs
 
     def rebind(self, target: Value, value: Value) -> None:

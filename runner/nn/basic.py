@@ -26,6 +26,7 @@ class Activation(Cell):
     def __init__(self, operator: Primitive) -> None:
         super().__init__()
         self.operator = operator
+        operator.set_prim_instance_name(operator.name.lower())  # the attribute of MindSpore's layers: `relu`
 
     def construct(self, x: Value) -> Value:
         return self.operator(x)

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 
 from runner import context, dtype as dt
 from runner.core.interpreter import Call, Eager, current, execution, is_nested
+from runner.core.operators import Primitive
 from runner.core.precision import OF_CELL
 from runner.core.source import user_line, users_line
 from runner.core.values import Parameter, ParameterTuple, Value
@@ -208,6 +209,8 @@ class Cell(KeywordNames):
             self._params[name] = value
         elif isinstance(value, ParameterTuple):
             self._add_parameters(value)
+        elif isinstance(value, Primitive):
+            value.set_prim_instance_name(name)
         elif isinstance(value, list | tuple | dict):
             self._refuse_hidden(name, list(value.values()) if isinstance(value, dict) else value)
         object.__setattr__(self, name, value)

@@ -112,7 +112,7 @@ class _Transposed(_Convolution):
         require(x.ndim == 4, f"{type(self).__name__} needs floats (N, C, H, W)", x=x.type)
         size = (x.shape[0], self.out_channels, self._length(x, 0), self._length(x, 1))
         require(min(size) >= 1, f"{type(self).__name__}: the padding leaves no result", x=x.type, result=size)
-        return self._biased(dataclasses.replace(self.conv2d_transpose, input_size=size)(x, self.weight))
+        return self._biased(self.conv2d_transpose(x, self.weight, size))
 
     def _length(self, x: Value, axis: int) -> int:
         """Height (0) or width (1) of the result: the smallest image whose convolution has the size of x."""

@@ -43,6 +43,7 @@ class ReluGrad(UnaryGrad):
     """dout where ReLU's result `out` is positive, NaN where it is NaN, else 0."""
 
     gradient_of: ClassVar = "ReLU"
+    operand_names: ClassVar = ("y_backprop", "x")
 
     def kernel(self, dout: np.ndarray, out: np.ndarray) -> np.ndarray:
         result = np.empty_like(out)

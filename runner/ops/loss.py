@@ -25,6 +25,7 @@ class SparseSoftmaxCrossEntropyWithLogits(Primitive):
 
     precision: ClassVar = OperandPrecision.SINGLE
     needs_elements: ClassVar = True
+    operand_names: ClassVar = ("features", "labels")
 
     is_grad: bool = False
 
@@ -91,6 +92,8 @@ class SoftmaxCrossEntropyWithLogits(Primitive):
     precision: ClassVar = OperandPrecision.SINGLE
     needs_elements: ClassVar = True
     without_gradient: ClassVar = (1,)
+    operand_names: ClassVar = ("features", "labels")
+    result_names: ClassVar = ("loss", "dlogits")
 
     def infer(self, logits: TensorType, labels: TensorType) -> tuple[TensorType, TensorType]:
         require(logits.ndim == 2 and logits.dtype.is_float, "logits must be floats (N, C)", logits=logits)

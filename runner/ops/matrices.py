@@ -132,6 +132,7 @@ class MatMul(MatrixProduct):
     """(M, K) times (K, N); `transpose_a` and `transpose_b` transpose the operands."""
 
     operands: ClassVar = "matrices"
+    operand_names: ClassVar = ("x1", "x2")
     stacks: ClassVar = False
 
     def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -161,6 +162,7 @@ class BatchMatMul(MatrixProduct):
     """(..., M, K) times (..., K, N) with equal leading axes, at least one; each operand can be transposed."""
 
     operands: ClassVar = "stacks of matrices"
+    operand_names: ClassVar = ("x1", "x2")
     stacks: ClassVar = True
 
     def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -185,6 +187,7 @@ class BiasAdd(Primitive):
     """x (N, C), or (N, C, ...) with up to three further axes, plus a bias (C,)."""
 
     precision: ClassVar = OperandPrecision.FIRST
+    operand_names: ClassVar = ("x", "b")
 
     data_format: InitVar[str] = "NCHW"
 

@@ -59,6 +59,8 @@ class BatchNorm(BatchNormalization):
     flops_each: ClassVar = 7  # mean 1, variance 3, normalised 2, scaled and shifted 2, rounded
     masters: ClassVar = (1, 2, 3, 4)
     without_gradient: ClassVar = (1, 2, 3, 4)
+    operand_names: ClassVar = ("x", "scale", "offset", "mean", "variance")
+    result_names: ClassVar = ("y", "batch_mean", "batch_variance", "reserve_space_1", "reserve_space_2")
 
     momentum: float = 0.1
     data_format: InitVar[str] = "NCHW"
@@ -385,6 +387,7 @@ class LayerNorm(LayerNormalization):
 
     flops_each: ClassVar = 7  # as BatchNorm
     without_gradient: ClassVar = (1, 2)
+    result_names: ClassVar = ("y", "mean", "variance")
 
     def infer(self, x: TensorType, gamma: TensorType, beta: TensorType) -> tuple[TensorType, TensorType, TensorType]:
         require(x.ndim >= 1 and x.dtype.is_float, "needs floats with at least one axis", x=x)

@@ -15,7 +15,7 @@ from runner.core.operators import Node
 from runner.core.source import user_line
 from runner.errors import DeviceError, InternalError, RunnerError
 from runner.observe.graph import listing
-from runner.observe.graph.listing import attribute_text, constant_text, device_type, instance_name, source_lines
+from runner.observe.graph.listing import attribute_text, constant_text, device_type, source_lines
 from runner.types import TensorType
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class _Writer:
         types = operand_types, self.values(node.output)[1], None
         name, instance, lines = node.name, "", source_lines(())
         if operator := self.operators.find_in(node.name):
-            name, instance, lines = operator.name, instance_name(operator.scope), source_lines(operator.source)
+            name, instance, lines = operator.name, operator.instance, source_lines(operator.source)
         return listing.Operation(k, node.name, node.op_type, operands, instance, attributes, *types, name, lines)
 
     def values(self, names: Iterable[str]) -> tuple[tuple[str, ...], tuple[TensorType | None, ...]]:

@@ -368,13 +368,14 @@ def constant_text(name: str, array: np.ndarray) -> str:
 def attribute_text(value: Any) -> str:
     """An attribute as text; strings that are not plain words are quoted.
 
-    >>> attribute_text((True, 2, "same", "a, b", None))
-    '(true, 2, same, "a, b", None)'
+    >>> attribute_text((True, 2, "same", "a, b", None)), attribute_text(["x", "w"])
+    ('(true, 2, same, "a, b", None)', '[x, w]')
     """
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple | list):
-        return f"({', '.join(map(attribute_text, value))})"
+        start, end = "()" if isinstance(value, tuple) else "[]"
+        return f"{start}{', '.join(map(attribute_text, value))}{end}"
     if isinstance(value, str):
         return value if _PLAIN_WORD.fullmatch(value) else json.dumps(value, ensure_ascii=False)
     return value.name if isinstance(value, DType) else str(value)
@@ -385,18 +386,6 @@ def source_lines(source: Source) -> tuple[ListedLine, ...]:
     of_user = [place for place, line in enumerate(source) if is_users(line.file)]
     lines = source[: of_user[-1] + 1] if of_user else source
     return tuple([ListedLine(line.file, line.number, line.text) for line in lines])
-
-
-def instance_name(scope: str) -> str:
-    """The attribute name of the innermost cell of a scope; empty at the root.
-
-    >>> instance_name("Gradients/Default/network-LeNet5/conv1-Conv2d/gradConv2D"), instance_name("Default")
-    ('conv1', '')
-    """
-    parts = scope.split("/")
-    if parts[0] == "Gradients":
-        parts = parts[1:-1]
-    return parts[-1].partition("-")[0] if len(parts) > 1 else ""
 
 
 def device_type(type: TensorType, layout: Layout = PLAIN) -> DeviceType:
@@ -413,8 +402,8 @@ def _describe_operation(node: Node, references: Mapping[Value, str], number: int
         f"[CNode]{own}",
         node.op.name,
         tuple([references[x] for x in node.inputs]),
-        instance_name(node.scope),
-        tuple([(k, inner.get(str(x)) or attribute_text(x)) for k, x in node.op.attributes().items()]),
+        node.instance,
+        tuple([(k, inner.get(str(x)) or attribute_text(x)) for k, x in node.listed_attributes().items()]),
         tuple([x.type for x in node.inputs]),
         tuple([y.type for y in node.outputs]),
         None if node.lowering is None else _describe_device_types(node, node.lowering),

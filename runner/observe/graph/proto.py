@@ -53,7 +53,7 @@ class _Writer:
         for node in (*self.graph.nodes, *self.graph.effects):
             name = str(next(self.numbers))
             inputs = _inputs(self.names[x] for x in node.inputs)
-            attributes = [(5, message((1, key), (2, value(x)))) for key, x in node.op.attributes().items()]
+            attributes = [(5, message((1, key), (2, value(x)))) for key, x in node.listed_attributes().items()]
             names = (2, name), (3, node.op.name), (4, node.scope)
             yield message(*inputs, *names, *attributes, (6, _results(node)), (8, node.name))
             yield from self.items(node, name)

@@ -116,6 +116,15 @@ class Convolution(Primitive):
         names = ("out_channel", "kernel_size", "mode", "pad_mode", "pad", "stride", "dilation", "group")
         return {name: getattr(self, name) for name in names}
 
+    def listed(self, inputs: Sequence[TensorType]) -> dict[str, Any]:
+        wide = {"stride": (1, 1, *self.stride), "dilation": (1, 1, *self.dilation)}
+        pads = self.windows(self.image(inputs)).pads
+        return self.attributes() | wide | {"pad_list": pads, "groups": self.group, "format": "NCHW"}
+
+    def image(self, inputs: Sequence[TensorType]) -> Shape:
+        """The shape (N, C, H, W) of the images over which the windows move, for these operands."""
+        raise NotImplementedError
+
     def sibling(self, kind: type[Sibling], **more: Shape) -> Sibling:
         """Another of the three operators, with the common attributes and its own."""
         operator: Sibling = _sibling(self, kind, **more)  # type: ignore[arg-type]  # mypy needs a hash of the values
@@ -153,6 +162,9 @@ def multiply_adds(result: TensorType, filters: TensorType) -> int:
 @primitive
 class Conv2D(Convolution):
     """Cross-correlate x (N, C, H, W) with w (K, C/group, KH, KW)."""
+
+    def image(self, inputs: Sequence[TensorType]) -> Shape:
+        return inputs[0].shape
 
     def infer(self, x: TensorType, w: TensorType) -> TensorType:
         fits = x.ndim == w.ndim == 4 and x.dtype is w.dtype and x.dtype.is_float
@@ -254,6 +266,10 @@ class Conv2DBackpropInput(Convolution):
 
     input_size: Shape = ()
     statics: ClassVar = ("input_size",)
+    operand_names: ClassVar = ("out_backprop", "filter")
+
+    def image(self, inputs: Sequence[TensorType]) -> Shape:
+        return self.input_size
 
     def infer(self, dout: TensorType, w: TensorType) -> TensorType:
         expected = self.sibling(Conv2D).infer(dout.with_shape(*self.input_size), w)
@@ -417,6 +433,10 @@ class Conv2DBackpropFilter(Convolution):
 
     filter_size: Shape = ()
     statics: ClassVar = ("filter_size",)
+    operand_names: ClassVar = ("out_backprop", "input")
+
+    def image(self, inputs: Sequence[TensorType]) -> Shape:
+        return inputs[1].shape
 
     def infer(self, dout: TensorType, x: TensorType) -> TensorType:
         expected = self.sibling(Conv2D).infer(x, x.with_shape(*self.filter_size))

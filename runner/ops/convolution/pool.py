@@ -59,6 +59,10 @@ class Pooling(Primitive):
         rows = {"padding": self.padding, "ceil_mode": self.ceil_mode, "pad_mode": mode}
         require(fits, "padding and ceil_mode need pad_mode='pad'", **rows)
 
+    def listed(self, inputs: Sequence[TensorType]) -> dict[str, Any]:
+        wide = {name: (1, 1, *getattr(self, name)) for name in ("kernel_size", "strides", "dilation")}
+        return self.attributes() | wide | {"format": "NCHW"}
+
     def windows(self, image: Shape) -> Windows:
         """The windows in images of shape (N, C, H, W), with the padding at the end that they reach."""
         size, pads = (image[2], image[3]), self.padding
@@ -172,6 +176,7 @@ class MaxPoolGrad(Pooling):
     """Gradient of MaxPool: (x, out, dout) to the type of x."""
 
     gradient_of: ClassVar = "MaxPool"
+    operand_names: ClassVar = ("x_origin", "out_origin", "grad")
 
     def infer(self, x: TensorType, out: TensorType, dout: TensorType) -> TensorType:
         fits = self.pooled(x) == out == dout

@@ -30,6 +30,70 @@ def test_the_text_of_a_tiny_network():
     )  # our layers may be rewritten
 
 
+# Of "Dump in graph mode": the first convolution of a ResNet-50 for CIFAR-10. Its other keys are notes of Ascend.
+DOCUMENTED = """{instance name: conv2d} primitive_attrs: {out_channel: 64, kernel_size: (3, 3), pad_mode: pad,
+ stride: (1, 1, 1, 1), mode: 1, pad: (1, 1, 1, 1), pad_list: (1, 1, 1, 1), group: 1, format: NCHW,
+ dilation: (1, 1, 1, 1), input_names: [x, w], output_names: [output], groups: 1}"""
+
+
+def attributes_of(layer: nn.Cell, *shapes: tuple[int, ...]) -> dict[str, str]:
+    """The instance name and the attributes of the first operator of a layer."""
+    listing = describe(trace(layer, [TensorType(dt.float32, shape) for shape in shapes], "layer"))
+    first = parse(text(listing)).subgraphs[0].operations[0]
+    return {"instance name": first.instance, **dict(first.attributes)}
+
+
+def test_attributes_are_those_of_the_documented_line():
+    written = attributes_of(nn.Conv2d(3, 64, 3, pad_mode="pad", padding=1), (32, 3, 32, 32))
+    line = DOCUMENTED.replace("\n", "").replace(": {", ", ")
+    listed = re.findall(r"([\w ]+): ([^{}(\[]*?|\(.*?\)|\[.*?\])[,}]", line)
+    assert written == {key.strip(): value for key, value in listed if value}
+    assert len(written) == 14
+
+
+def test_attributes_of_other_windows():
+    """`same` has its padding in `pad_list`; gradients have the image's; pools have windows of four numbers."""
+    same = attributes_of(nn.Conv2d(2, 4, 3, stride=2, dilation=1, group=2), (1, 2, 8, 8))
+    assert [same[key] for key in ("stride", "pad", "pad_list", "groups")] == [
+        "(1, 1, 2, 2)",
+        "(0, 0, 0, 0)",
+        "(0, 1, 0, 1)",
+        "2",
+    ]
+    pool = attributes_of(nn.MaxPool2d(3, 2), (1, 2, 8, 8))
+    assert [pool[key] for key in ("instance name", "kernel_size", "strides", "format", "input_names")] == [
+        "max_pool",
+        "(1, 1, 3, 3)",
+        "(1, 1, 2, 2)",
+        "NCHW",
+        "[x]",
+    ]
+    step = [o for o in describe(step_graph("lenet")).subgraphs[0].operations if o.op.startswith("Conv2DBackprop")]
+    assert {o.op: dict(o.attributes)["input_names"] for o in step} == {
+        "Conv2DBackpropFilter": "[out_backprop, input]",
+        "Conv2DBackpropInput": "[out_backprop, filter]",
+    }
+    assert {o.instance for o in step} == {""}
+
+
+def test_names_of_operators_that_scripts_set():
+    """An operator has the name of the attribute that holds it, also when a call passes an argument of it."""
+
+    class Net(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.flat, self.statistics = ops.Reshape(), ops.BatchNorm()
+
+        def construct(self, x: Value) -> Value:
+            one = self.flat(x, (4, 2))
+            scale = ops.ReduceMean()(one, 0)
+            return self.statistics(one, scale, scale, scale, scale)[0]
+
+    flat, mean, norm = describe(trace(Net(), [TensorType(dt.float32, (8,))], "net")).subgraphs[0].operations
+    assert (flat.instance, mean.instance, norm.instance) == ("flat", "", "statistics")
+    assert dict(norm.attributes)["output_names"] == "[y, batch_mean, batch_variance, reserve_space_1, reserve_space_2]"
+
+
 def test_a_layout_is_a_second_line_of_types():
     """The formats that the forms of the nodes name, with the shapes in memory."""
     first = describe(optimize(step_graph("lenet"), default_passes(Device()))).subgraphs[0].operations[0]
