@@ -112,12 +112,12 @@ def _completed_by_position(
     """By position in the record: the indices of the parameters that are first read there. The backward walk has
     completed their gradients once it has passed that position."""
     indices = {version: k for k, version in enumerate(versions)}
-    read_on_first_rank: dict[int, list[int]] = {}
+    first_read: dict[int, list[int]] = {}
     for position, (node, _) in enumerate(record):
         for x in node.inputs:
             if x in indices:
-                read_on_first_rank.setdefault(position, []).append(indices.pop(x))
-    return read_on_first_rank
+                first_read.setdefault(position, []).append(indices.pop(x))
+    return first_read
 
 
 def _pull_back(interpreter: Interpreter, node: Node, wanted: Sequence[bool], adjoint: dict[Value, Value]) -> None:
