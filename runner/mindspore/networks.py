@@ -82,11 +82,9 @@ def export(net: Cell, *inputs: Any, file_name: str, file_format: str = "AIR", **
     if file_format == "AIR":
         note_once(f"export writes ONNX, which Ascend's ATC reads too, not AIR: {path}")
     types = [(x if isinstance(x, Tensor) else Tensor(x)).type for x in inputs]
-    was_training = net.training
     with inference(net, context.precision()):
         writer = compiler.export_mindir if file_format == "MINDIR" else compiler.export_onnx
         content = writer(net.construct, types, type(net).__name__)
-    net.set_train(was_training)
     write_atomically(path, content)
 
 

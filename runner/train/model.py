@@ -244,13 +244,18 @@ def check_dump(observer: ValueObserver, sunk: bool) -> None:
 
 @contextmanager
 def inference(network: Cell, precision: Policy | None) -> Iterator[None]:
-    """Inside, the network is in inference mode and operators have this precision; then training mode is set."""
+    """Inside, the network is in inference mode and operators have this precision; then each cell is as it was before.
+
+    A cell that the user has set to inference stays so, and dropout of a new network is not switched on.
+    """
+    before = [(cell, cell.training, cell.phase) for _, cell in network.cells_and_names()]
     network.set_train(False)
     try:
         with use_precision(precision):
             yield
     finally:
-        network.set_train(True)
+        for cell, training, phase in before:
+            cell.add_flags(training=training).phase = phase
 
 
 # `Model`

@@ -8,10 +8,10 @@ import onnx
 import onnxruntime as ort
 import pytest
 
-from runner import Model, context, dtype, nn, ops
+from runner import Model, context, dtype, export, nn, ops
 from runner.core.values import Parameter, Tensor
 from runner.dataset import NumpySlicesDataset
-from runner.errors import ConfigError, TrainingError
+from runner.errors import ConfigError, RunnerError, TrainingError
 from runner.host import seed
 from runner.train.callback import Callback, LossMonitor
 from runner.types import TensorType
@@ -423,6 +423,31 @@ def test_prediction(mode):
     assert network.drop.training
     (one,) = model.predict(x[:1], y[:1])[0].asnumpy()
     np.testing.assert_allclose(one, (hidden + y)[0], rtol=1e-5, atol=1e-6)
+
+
+def modes_of(network: nn.Cell) -> list[tuple[bool, str]]:
+    return [(cell.training, cell.phase) for _, cell in network.cells_and_names()]
+
+
+@BOTH
+@pytest.mark.parametrize("train", [True, False])
+def test_evaluation_and_prediction_leave_each_cell_in_its_mode(mode, train, tmp_path):
+    """A frozen part of the network, too, also when the evaluation fails."""
+    model = classifier(mode, {"loss"})
+    first, *_ = model.network.cells()
+    model.network.set_train(train)
+    first.set_train(not train)
+    first.phase = "frozen"
+    before = modes_of(model.network)
+    x, y = blobs(8)
+    model.predict(x)
+    model.eval(NumpySlicesDataset((x, y)).batch(4))
+    model.export([TensorType(dtype.float32, x.shape)])
+    export(model.network, Tensor(x), file_name=str(tmp_path / "net"), file_format="ONNX")
+    assert modes_of(model.network) == before
+    with pytest.raises(RunnerError):
+        model.predict(x[:, :1])
+    assert modes_of(model.network) == before
 
 
 @BOTH
