@@ -20,7 +20,7 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.device import Device, device_error, reinstall
-from runner.errors import DeviceError, InternalError, RunnerError, TrainingError
+from runner.errors import ConfigError, DeviceError, InternalError, RunnerError, TrainingError
 from runner.host.console import LOG
 from runner.host.machine import runtimes
 from runner.types import TensorType
@@ -92,6 +92,10 @@ def import_reason(text: str, error: Exception) -> str:
     if "_ARRAY_API not found" in text:
         return "onnxruntime cannot be imported: it was built for NumPy 1 and finds NumPy 2 (_ARRAY_API not found)"
     return f"onnxruntime cannot be imported: {first_line(error)}"
+
+
+NO_KERNEL = "Could not find an implementation for"  # onnxruntime's words
+IN_FLOAT32 = "Float32, which has every operator, or PyNative mode"
 
 
 def first_line(error: Exception) -> str:
@@ -308,6 +312,10 @@ def _open(model: bytes, device: Device, optimize: bool, profile: Path | None = N
         return session, assignment
     if problem is not None and (on_host or (model != _PROBE and not device_problem(device.target, device.id))):
         rows = {"operator": operator_name(problem), "device": device, "reason": first_line(problem)}
+        if NO_KERNEL in str(problem):
+            raise ConfigError(
+                "onnxruntime has no kernel for an operator in this element type", **rows, repair=IN_FLOAT32
+            )
         raise InternalError("onnxruntime rejected the graph", **rows) from problem
     raise device_error(device, device_reason(captured.text, problem), captured.text) from problem
 

@@ -13,9 +13,15 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from runner import dtype as dt
 from runner.types import Shape, TensorType
 
 T = TypeVar("T")
+# Element types in which a lowering gives the same where onnxruntime has no kernel for the given one: rounding off the
+# upper bits of sums and products of whole numbers is what overflow does, so casts back are exact.
+ORDERED = {dt.int16: dt.int32, dt.uint16: dt.int32}  # also comparisons and quotients are the same
+SMALL = {**ORDERED, dt.int8: dt.int32, dt.uint8: dt.int32, dt.uint32: dt.int64}
+MODULAR = {**SMALL, dt.uint64: dt.int64}  # sums, products and moved elements only
 Names = str | tuple[str, ...]
 FUSED = "com.microsoft"  # domain of onnxruntime's contrib operators
 

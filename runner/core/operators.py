@@ -8,7 +8,7 @@ adds it to a graph. One that is composed of others has no rules of its own. The 
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
@@ -64,6 +64,7 @@ class Primitive(KeywordNames):
     computes: ClassVar[bool] = True  # False: it only moves elements, which needs no Float32 for Float16
     flops_each: ClassVar[int] = 1  # floating-point operations for each element of the first result, if it computes
     needs_elements: ClassVar[bool] = False  # whether operands without elements are errors: their mean is not defined
+    wider: ClassVar[Mapping[dt.DType, dt.DType]] = {}  # types that onnxruntime lacks, and those to compute in
     convolves: ClassVar[bool] = False  # whether tensor cores want its images with the channels last
     one_dtype: ClassVar[bool] = False  # whether its two operands are converted to one element type
     is_flat: ClassVar[bool] = False  # whether its outputs pass no gradient to its inputs

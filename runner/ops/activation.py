@@ -17,6 +17,7 @@ from runner.core.values import Tensor, Value
 from runner.ops.array import Reshape, require
 from runner.ops.elementwise.arithmetic import Abs, Reciprocal, Smooth, Unary, UnaryGrad, computed_in_blocks, in_blocks
 from runner.ops.elementwise.compare import Greater, Select
+from runner.ops.elementwise.functions import lower_log1p
 from runner.ops.reduce import ReduceSum, unbroadcast
 from runner.types import Shape, TensorType
 
@@ -348,6 +349,14 @@ class Softplus(Unary):
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))), x.dtype)
+
+    def lower(self, b: Builder, x: str) -> str:
+        """onnxruntime's Softplus of Float64 overflows from 710 on, and is 0 below -37."""
+        if b.type(x).dtype is not dt.float64:
+            return super().lower(b, x)
+        small = b.node("Exp", (b.node("Neg", (b.node("Abs", (x,)),)),))
+        rest = lower_log1p(b, small, b.const(1.0, like=x))
+        return b.node("Add", (b.node("Max", (x, b.const(0.0, like=x))), rest))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (douts[0] * Sigmoid()(inputs[0]),)

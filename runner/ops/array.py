@@ -11,7 +11,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.lowering import LAST, Builder, Lowering, axis_last, elementwise_lowerings, physical_shape
+from runner.core.lowering import (
+    LAST,
+    ORDERED,
+    Builder,
+    Lowering,
+    axis_last,
+    elementwise_lowerings,
+    physical_shape,
+)
 from runner.core.operators import Gradient, Primitive, primitive
 from runner.core.precision import OperandPrecision
 from runner.core.values import Parameter, Tensor, Value, as_constant, require_writable
@@ -247,6 +255,7 @@ class Pad(Primitive):
     """x padded with zeros, or with another `value`; `paddings` has (before, after) for each axis."""
 
     computes: ClassVar = False
+    wider: ClassVar = ORDERED
 
     paddings: tuple[tuple[int, int], ...] = ()
     value: float = field(default=0.0, kw_only=True)
@@ -257,6 +266,10 @@ class Pad(Primitive):
     def infer(self, x: TensorType) -> TensorType:
         fits = len(self.paddings) == x.ndim and all(low >= 0 and high >= 0 for low, high in self.paddings)
         require(fits, "one pair of non-negative paddings per axis", x=x, paddings=self.paddings)
+        if x.dtype.numpy.kind in "iu":
+            limits = np.iinfo(x.dtype.numpy)
+            allowed = f"{limits.min} to {limits.max}"
+            require(limits.min <= self.value <= limits.max, "no value of x", x=x, value=self.value, allowed=allowed)
         return x.with_shape(*(low + n + high for n, (low, high) in zip(x.shape, self.paddings, strict=True)))
 
     def kernel(self, x: np.ndarray) -> np.ndarray:

@@ -76,9 +76,13 @@ class SparseSoftmaxCrossEntropyWithLogits(Primitive):
             return b.node("Neg", (b.node("ReduceMean", (chosen,), keepdims=0),))
         numbers = b.node("Cast", (labels,), to=dt.int64)  # onnxruntime has OneHot for few types
         share = b.const(1.0 / count, like=logits)
-        hit = b.const(np.array([0.0, 1.0 / count], b.type(logits).dtype.numpy))
+        is_wide = b.type(logits).dtype is dt.float64  # there 0 and 1 are cast: onnxruntime has no OneHot of Float64
+        ones = np.array([0.0, 1.0], np.float32) if is_wide else np.array([0.0, 1.0 / count], b.type(logits).dtype.numpy)
         probabilities = b.node("Mul", (b.node("Exp", (logarithms,)), share))
-        return b.node("Sub", (probabilities, b.node("OneHot", (numbers, b.const(classes), hit), axis=axis)))
+        hits = b.node("OneHot", (numbers, b.const(classes), b.const(ones)), axis=axis)
+        if is_wide:
+            hits = b.node("Mul", (b.node("Cast", (hits,), to=dt.float64), share))
+        return b.node("Sub", (probabilities, hits))
 
 
 @primitive

@@ -12,13 +12,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from runner.core.lowering import LAST, PLAIN, TILED, Builder, Layout, Lowering, can_tile
+from runner import dtype as dt
+from runner.core.lowering import LAST, MODULAR, PLAIN, TILED, Builder, Layout, Lowering, can_tile
 from runner.core.operators import BatchRule, Gradient, Primitive, family, primitive
 from runner.core.precision import OperandPrecision
 from runner.core.values import Operand, Value
 from runner.host.threads import compute_parts, slices
 from runner.ops.array import Reshape, require, require_nchw
-from runner.ops.reduce import BroadcastTo
+from runner.ops.reduce import BroadcastTo, ReduceSum
 from runner.types import TensorType
 
 # Products of matrices in parts: blocks, which threads compute, and small ones, which are not packed.
@@ -195,8 +196,8 @@ class BiasAdd(Primitive):
         require_nchw(data_format)
 
     def infer(self, x: TensorType, bias: TensorType) -> TensorType:
-        fits = 2 <= x.ndim <= 5 and x.dtype is bias.dtype
-        require(fits, "needs two to five axes and one element type", x=x, bias=bias)
+        fits = 2 <= x.ndim <= 5 and x.dtype is bias.dtype and x.dtype is not dt.bool_
+        require(fits, "needs numbers of two to five axes and one element type", x=x, bias=bias)
         require(bias.shape == x.shape[1:2], "one bias per channel", x=f"{x} has {x.shape[1]} channels", bias=bias)
         return x
 
@@ -226,9 +227,10 @@ class BiasAddGrad(Primitive):
     """Sum of a gradient over all axes except the channels: (N, C, ...) to (C,)."""
 
     precision: ClassVar = OperandPrecision.SINGLE
+    wider: ClassVar = MODULAR
 
     def infer(self, dout: TensorType) -> TensorType:
-        require(2 <= dout.ndim <= 5, "needs two to five axes", dout=dout)
+        require(2 <= dout.ndim <= 5 and dout.dtype is not dt.bool_, "needs numbers of two to five axes", dout=dout)
         return dout.with_shape(dout.shape[1])
 
     def kernel(self, dout: np.ndarray) -> np.ndarray:
@@ -243,14 +245,15 @@ class BiasAddGrad(Primitive):
         return inputs[0].size
 
     def lower(self, b: Builder, dout: str) -> str:
-        axes = [0, *range(2, b.type(dout).ndim)]
-        return b.node("ReduceSum", (dout, b.const(axes)), keepdims=0)
+        return ReduceSum(axis=(0, *range(2, b.type(dout).ndim))).lower(b, dout)
 
     def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
         return BatchRule((True,), lambda _: self, is_sum=True)
 
     def lowerings(self, dout: TensorType) -> Sequence[Lowering]:
         """Each channel is one row of memory, or four rows in tiled layout."""
+        if not dout.dtype.is_float:
+            return (Lowering("plain", self.lower),)
         last = Lowering("last", partial(self._lower_rows, parts=1), (LAST,))
         tiled = Lowering("tiled", partial(self._lower_rows, parts=4), (TILED,))
         return (Lowering("plain", self.lower), last, *[tiled] * can_tile(dout))

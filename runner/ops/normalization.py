@@ -120,8 +120,13 @@ class BatchNorm(BatchNormalization):
     def lower(self, b: Builder, x: str, scale: str, bias: str, mean: str, variance: str) -> tuple[str, ...]:
         """Training uses elementary operators: CUDA has no BatchNormalization with `training_mode`."""
         if not self.is_training:
-            y = b.node("BatchNormalization", (x, scale, bias, mean, variance), epsilon=self.epsilon)
-            return y, mean, variance, mean, inverse_deviation(b, x, variance, self.epsilon)
+            inverse = inverse_deviation(b, x, variance, self.epsilon)
+            if b.type(x).dtype is not dt.float64:
+                y = b.node("BatchNormalization", (x, scale, bias, mean, variance), epsilon=self.epsilon)
+                return y, mean, variance, mean, inverse
+            centred = b.node("Sub", (x, per_channel(b, mean, x)))  # the attribute epsilon is a Float32
+            y = b.node("Mul", (centred, per_channel(b, b.node("Mul", (scale, inverse)), x)))
+            return b.node("Add", (y, per_channel(b, bias, x))), mean, variance, mean, inverse
         axes, count = b.const(reduced_axes(b.type(x))), channel_size(b.type(x))
         batch_mean = b.node("ReduceMean", (x, axes), keepdims=0)
         centred = b.node("Sub", (x, per_channel(b, batch_mean, x)))
@@ -135,7 +140,8 @@ class BatchNorm(BatchNormalization):
 
     def lowerings(self, x: TensorType, *channels: TensorType) -> Sequence[Lowering]:
         lower = self._lower_training_rows if self.is_training else self._lower_inference_rows
-        rows = (Lowering("rows", lower, (LAST,), (LAST,)),) if suits_batch_last(x) else ()
+        fits = suits_batch_last(x) and x.dtype is not dt.float64
+        rows = (Lowering("rows", lower, (LAST,), (LAST,)),) if fits else ()
         return *rows, Lowering("plain", self.lower, penalty=x.size)
 
     def _lower_training_rows(

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.lowering import LAST, Builder, Lowering, axis_last
+from runner.core.lowering import LAST, MODULAR, ORDERED, Builder, Lowering, axis_last
 from runner.core.operators import Gradient, Primitive, family, primitive
 from runner.core.precision import OperandPrecision
 from runner.core.values import Tensor, Value, syntax
@@ -59,12 +59,30 @@ class Reduction(Primitive):
         return np.asarray(self.ufunc.reduce(x, axes, dtype=x.dtype, keepdims=self.keep_dims))
 
     def lower(self, b: Builder, x: str) -> str:
+        if self.by_rows(b.type(x)):
+            return self._lower_by_rows(b, x)
         return b.node(self.onnx, (x, b.const(list(self.axes(b.type(x))))), keepdims=int(self.keep_dims))
+
+    def by_rows(self, x: TensorType) -> bool:
+        """Whether `lower_rows` reduces operands of this type, since onnxruntime's result is not numpy's."""
+        return False
+
+    def lower_rows(self, b: Builder, rows: str, count: int, kind: dt.DType) -> str:
+        """The nodes that reduce the second axis, of this length, of rows of this element type."""
+        raise NotImplementedError
+
+    def _lower_by_rows(self, b: Builder, x: str) -> str:
+        type = b.type(x)
+        axes, shape = self.axes(type), type.shape
+        perm = (*(k for k in range(type.ndim) if k not in axes), *axes)
+        count, kept = (math.prod(shape[k] for k in perm if (k in axes) == inside) for inside in (True, False))
+        rows = b.reshape(b.node("Transpose", (x,), perm=perm) if perm else x, (kept, count))
+        return b.reshape(self.lower_rows(b, rows, count, type.dtype), self.infer(type).shape)
 
     def lowerings(self, x: TensorType) -> Sequence[Lowering]:
         """Batch last the axes have other positions; a result without the batch axis is plain."""
         plain, axes = Lowering("plain", self.lower), self.axes(x)
-        if x.ndim < 2:
+        if x.ndim < 2 or self.by_rows(x):
             return (plain,)
         moved = dataclasses.replace(self, axis=tuple(axis_last(axis, x.ndim) for axis in axes))
         if 0 not in axes:
@@ -73,12 +91,28 @@ class Reduction(Primitive):
         return plain, Lowering("last", lambda b, name: b.reshape(moved.lower(b, name), shape), (LAST,))
 
 
-@primitive
-class ReduceSum(Reduction):
-    """Sum over `axis` (all axes by default)."""
+class ModularReduction(Reduction):
+    """Base of sums and products, of which onnxruntime computes those of whole numbers in Float64: 2**53 + 1 loses 1."""
 
     precision: ClassVar = OperandPrecision.SINGLE
+    wider: ClassVar = MODULAR
+
+    def infer(self, x: TensorType) -> TensorType:
+        require(x.dtype is not dt.bool_, "needs numbers", x=x)
+        return super().infer(x)
+
+    def by_rows(self, x: TensorType) -> bool:
+        return not x.dtype.is_float
+
+
+@primitive
+class ReduceSum(ModularReduction):
+    """Sum over `axis` (all axes by default)."""
+
     ufunc: ClassVar = np.add
+
+    def lower_rows(self, b: Builder, rows: str, count: int, kind: dt.DType) -> str:
+        return b.node("MatMul", (rows, b.const(np.ones((count, 1), kind.numpy))))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (self.broadcast_back(douts[0], inputs[0]),)
@@ -109,12 +143,21 @@ class ReduceExtremum(Reduction):
     """Base of ReduceMax and ReduceMin: equal extrema share the gradient equally, as in the reference."""
 
     needs_elements: ClassVar = True
+    wider: ClassVar = {**ORDERED, dt.uint32: dt.int64, dt.bool_: dt.uint8}
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (x,), (y,) = inputs, outputs
         mask = Cast(x.dtype)(syntax.equal(x, self.broadcast_back(y, x)))
         share = mask / BroadcastTo(x.shape)(ReduceSum(True, self.axes(x))(mask))
         return (share * self.broadcast_back(douts[0], x),)
+
+    def by_rows(self, x: TensorType) -> bool:
+        """onnxruntime compares the lower halves of Int64 as signed numbers: 3_000_000_000 would be below 5."""
+        return x.dtype in (dt.int64, dt.uint32)
+
+    def lower_rows(self, b: Builder, rows: str, count: int, kind: dt.DType) -> str:
+        place = b.node(self.onnx.replace("Reduce", "Arg"), (rows,), axis=1, keepdims=1)
+        return b.node("GatherElements", (rows, place), axis=1)
 
     def lower(self, b: Builder, x: str) -> str:
         """Unlike onnxruntime's, the result of operands with a NaN is NaN."""
@@ -141,16 +184,26 @@ class ReduceMin(ReduceExtremum):
 
 
 @primitive
-class ReduceProd(Reduction):
+class ReduceProd(ModularReduction):
     """Product over `axis` (all axes by default).
 
     The gradient of each element is the product of all others, which is exact for elements of 0, and takes n * n
     multiplications and elements of memory for a product of n elements.
     """
 
-    precision: ClassVar = OperandPrecision.SINGLE
     needs_elements: ClassVar = True
     ufunc: ClassVar = np.multiply
+
+    def lower_rows(self, b: Builder, rows: str, count: int, kind: dt.DType) -> str:
+        """Products of pairs, then of pairs of these, and so on."""
+        while count > 1:
+            half = count // 2
+            sizes = [half, half, *[1] * (count % 2)]
+            first, second, *rest = b.nodes("Split", (rows, b.const(sizes)), len(sizes), axis=1)
+            rows, count = b.node("Mul", (first, second)), half
+            if rest:
+                rows, count = b.node("Concat", (rows, *rest), axis=1), half + 1
+        return rows
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (x,), axes = inputs, self.axes(inputs[0])
@@ -270,6 +323,7 @@ class ExtremumPosition(Primitive):
     is_flat: ClassVar = True
 
     needs_elements: ClassVar = True
+    wider: ClassVar = {**ORDERED, dt.uint32: dt.int64, dt.bool_: dt.uint8}
 
     axis: int = -1
     output_type: dt.DType = dt.int32
@@ -358,6 +412,7 @@ class CumProd(Primitive):
     """
 
     precision: ClassVar = OperandPrecision.SINGLE
+    wider: ClassVar = ORDERED
 
     exclusive: bool = False
     reverse: bool = False

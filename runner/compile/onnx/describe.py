@@ -13,7 +13,7 @@ from runner.core.graph import NO_GRAPHS, Graph, GraphObserver
 from runner.core.lowering import FUSED
 from runner.core.operators import Node
 from runner.core.source import user_line
-from runner.errors import DeviceError, InternalError, RunnerError
+from runner.errors import ConfigError, DeviceError, InternalError, RunnerError
 from runner.observe.graph import listing
 from runner.observe.graph.listing import attribute_text, constant_text, device_type, source_lines
 from runner.types import TensorType
@@ -46,7 +46,8 @@ def add_location(error: RunnerError, graph: Graph) -> RunnerError:
     node = OperatorIndex(graph).find_in("\n".join((error.what, *error.rows.values())))
     if node is not None:
         error.rows["operator"] = node.name  # onnxruntime names the node, or only the loop around it
-        error.add(scope=node.scope, line=user_line(node.source))
+        operands = ", ".join(str(x.type) for x in node.inputs) if isinstance(error, ConfigError) else None
+        error.add(operands=operands, scope=node.scope, line=user_line(node.source))
     return error
 
 

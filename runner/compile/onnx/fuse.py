@@ -10,7 +10,7 @@ fused node, so that observing a step does not change its results.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,8 @@ import numpy as np
 from runner.compile.onnx.builder import OnnxBuilder, onnx, operands_of, set_source_operators, source_operators
 from runner.core.lowering import FUSED, Lowering, with_layouts
 from runner.core.operators import Node, infer
-from runner.core.precision import HALF, SINGLE, RoundedTypes, as_single
+from runner.core.precision import HALF, SINGLE, RoundedTypes
+from runner.dtype import DType
 from runner.types import Shape, TensorType
 
 if TYPE_CHECKING:
@@ -144,42 +145,50 @@ def _both_orders(pair: Sequence[str]) -> list[tuple[str, str]]:
     return [(first, second), (second, first)]
 
 
-# Float16 in graphs: on the CPU, operators compute in Float32 and round once, as in PyNative mode, by explicit Casts.
+# Element types in which an operator is lowered, by explicit Casts.
 #
-# onnxruntime's CPU provider has few kernels for Float16. It would insert Casts itself, but with different results: it
-# removes roundings between adjacent operators. Accelerators have kernels that accumulate in Float32.
+# On the CPU, operators of Float16 compute in Float32 and round once, as in PyNative mode. onnxruntime's CPU provider
+# has few kernels for Float16. It would insert Casts itself, but with different results: it removes roundings between
+# adjacent operators. Accelerators have kernels that accumulate in Float32. Whole numbers for which onnxruntime has no
+# kernel are computed in a wider type, as far as that is exact (`Primitive.wider`).
+
+Casts = Mapping[DType, DType]
 
 
-def is_rounded(node: Node, on_host: bool) -> bool:
-    """Whether the operator is lowered in Float32: on the CPU, and wherever its operands have both types."""
+def casts(node: Node, on_host: bool) -> Casts:
+    """The element types of operands that are lowered as others: Float16 on the CPU, and where the operands have both
+    Float16 and Float32; and those in which onnxruntime does not have the operator."""
     kinds = {x.dtype for x in node.inputs}
+    found = {kind: node.op.wider[kind] for kind in kinds if kind in node.op.wider}
     rounds = isinstance(infer(node.op, tuple([x.type for x in node.inputs])), RoundedTypes)
-    return rounds and (on_host or {HALF, SINGLE} <= kinds)
+    return found | {HALF: SINGLE} if rounds and (on_host or {HALF, SINGLE} <= kinds) else found
 
 
-def operand_types(node: Node) -> tuple[TensorType, ...]:
-    """The types in which the CPU reads the operands of an operator."""
-    types = tuple([x.type for x in node.inputs])
-    return as_single(types) if is_rounded(node, on_host=True) else types
+def operand_types(node: Node, on_host: bool = True) -> tuple[TensorType, ...]:
+    """The types in which a device reads the operands of an operator, by default the CPU."""
+    found = casts(node, on_host)
+    return tuple([x.type.with_dtype(found.get(x.dtype, x.dtype)) for x in node.inputs])
 
 
-def widen(builder: OnnxBuilder, node: Node, lowering: Lowering, names: Sequence[str]) -> list[str]:
-    """The operands of an operator, cast to Float32."""
+def cast_operands(
+    builder: OnnxBuilder, node: Node, lowering: Lowering, names: Sequence[str], found: Casts
+) -> list[str]:
+    """The operands of an operator in the types in which it is lowered."""
     operands = []
     for (x, layout), name in zip(with_layouts(node.inputs, lowering.operands), names, strict=True):
-        if x.dtype is HALF:
-            constant = builder.value(name)
+        if x.dtype in found:
+            kind, constant = found[x.dtype], builder.value(name)
             if constant is not None:
-                name = builder.const(constant.astype(np.float32))
+                name = builder.const(constant.astype(kind.numpy))
             else:
-                name = builder.node("Cast", (name,), to=SINGLE)
-                builder.declare(name, x.type.with_dtype(SINGLE), layout)
+                name = builder.node("Cast", (name,), to=kind)
+                builder.declare(name, x.type.with_dtype(kind), layout)
         operands.append(name)
     return operands
 
 
-def narrow(builder: OnnxBuilder, node: Node, names: Sequence[str]) -> list[str]:
-    """The results of an operator that computed in Float32, rounded to their declared types."""
-    computed = infer(node.op, as_single([x.type for x in node.inputs]))
+def cast_results(builder: OnnxBuilder, node: Node, names: Sequence[str], on_host: bool) -> list[str]:
+    """The results of an operator that was lowered in other types, in their declared ones."""
+    computed = infer(node.op, operand_types(node, on_host))
     triples = zip(node.outputs, computed, names, strict=True)
     return [name if y.type is t else builder.node("Cast", (name,), to=y.dtype) for y, t, name in triples]

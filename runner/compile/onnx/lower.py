@@ -23,7 +23,7 @@ from runner.compile.onnx.builder import (
     operands_of,
     rename_operands,
 )
-from runner.compile.onnx.fuse import fuse, is_rounded, narrow, widen
+from runner.compile.onnx.fuse import cast_operands, cast_results, casts, fuse
 from runner.compile.onnx.model import check, make_model
 from runner.core.graph import NO_LOSS, RETURN_LOSS, Graph
 from runner.core.loops import While, WhileGrad
@@ -135,13 +135,14 @@ def _lower_node(builder: OnnxBuilder, node: Node, names: ValueNames) -> None:
     builder.operator = node.name
     lowering = node.lowering or Lowering("plain", node.op.lower)
     operands = [names.of(x, layout) for x, layout in with_layouts(node.inputs, lowering.operands)]
-    rounds = is_rounded(node, builder.on_host)
+    found = casts(node, builder.on_host)
     try:
-        lowered = lowering.lower(builder, *(widen(builder, node, lowering, operands) if rounds else operands))
+        given = cast_operands(builder, node, lowering, operands, found) if found else operands
+        lowered = lowering.lower(builder, *given)
     except RunnerError as error:
         raise error.add(operator=node.name, line=user_line(node.source)) from None
     results = [lowered] if isinstance(lowered, str) else list(lowered)
-    results = narrow(builder, node, results) if rounds else results
+    results = cast_results(builder, node, results, builder.on_host) if found else results
     for (symbol, layout), name in zip(with_layouts(node.outputs, lowering.results), results, strict=True):
         names.bind(symbol, name, layout)
         if node.op.is_users:

@@ -209,6 +209,7 @@ class UnsortedSegment(Primitive):
         raise NotImplementedError
 
     def infer(self, x: TensorType, segment_ids: TensorType) -> TensorType:
+        require(x.dtype is not dt.bool_, "needs numbers", x=x)
         return UnsortedSegmentSum(self.num_segments).infer(x, segment_ids)
 
     def kernel(self, x: np.ndarray, segment_ids: np.ndarray) -> np.ndarray:

@@ -13,7 +13,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.lowering import LAST, PLAIN, TILED, Builder, Layout, Lowering, can_tile, elementwise_lowerings
+from runner.core.lowering import (
+    LAST,
+    MODULAR,
+    PLAIN,
+    TILED,
+    Builder,
+    Layout,
+    Lowering,
+    can_tile,
+    elementwise_lowerings,
+)
 from runner.core.operators import Gradient, Primitive, is_filled_with, primitive
 from runner.core.precision import OperandPrecision
 from runner.core.values import Operand, Tensor, Value, syntax
@@ -79,6 +89,7 @@ class Unary(Primitive):
 
     def infer(self, x: TensorType) -> TensorType:
         require(x.dtype.is_float or not self.floats_only, "needs floats", x=x)
+        require(x.dtype is not dt.bool_, "needs numbers", x=x)
         return x
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
@@ -99,6 +110,7 @@ class UnaryGrad(Primitive):
 
     def infer(self, dout: TensorType, x: TensorType) -> TensorType:
         require(dout == x, "dout and x must have one type", dout=dout, x=x)
+        require(x.dtype.is_float, "needs floats", x=x)
         return dout
 
     def lowerings(self, dout: TensorType, x: TensorType) -> Sequence[Lowering]:
@@ -333,6 +345,7 @@ class Neg(Unary):
 
     ufunc: ClassVar = np.negative
     floats_only: ClassVar = False
+    wider: ClassVar = {kind: wide for kind, wide in MODULAR.items() if kind.numpy.kind == "u"}
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (-douts[0],)
@@ -356,6 +369,15 @@ class Sign(Unary):
     floats_only: ClassVar = False
     is_flat: ClassVar = True
     ufunc: ClassVar = np.sign
+
+    def lower(self, b: Builder, x: str) -> str:
+        """onnxruntime's Sign of Int64 reads the lower half as a signed number."""
+        kind = b.type(x).dtype
+        if kind is not dt.int64:
+            return super().lower(b, x)
+        zero = b.const(0)
+        above, below = (b.node("Cast", (b.node(test, (x, zero)),), to=kind) for test in ("Greater", "Less"))
+        return b.node("Sub", (above, below))
 
 
 @primitive

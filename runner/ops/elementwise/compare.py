@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.lowering import Builder, Lowering, elementwise_lowerings
+from runner.core.lowering import ORDERED, Builder, Lowering, elementwise_lowerings
 from runner.core.operators import Gradient, Primitive, primitive
 from runner.core.values import Tensor, Value
 from runner.ops.array import Cast, require
-from runner.ops.elementwise.arithmetic import Binary, Unary, broadcast_lowerings
+from runner.ops.elementwise.arithmetic import Binary, Unary, broadcast_lowerings, with_rank_of
 from runner.ops.reduce import unbroadcast
 from runner.types import TensorType, broadcast
 
@@ -98,6 +98,14 @@ class Extremum(Binary):
     """Base of Maximum and Minimum: where the operands are equal, the gradient goes to x."""
 
     comparison: ClassVar[type[Binary]]
+    wider: ClassVar = ORDERED
+
+    def lower(self, b: Builder, x: str, y: str) -> str:
+        """onnxruntime's Max and Min read the lower halves of Int64 as signed numbers: 5 would exceed 3_000_000_000."""
+        if b.type(x).dtype is not dt.int64:
+            return super().lower(b, x, y)
+        x, y = with_rank_of(b, x, y), with_rank_of(b, y, x)
+        return b.node("Where", (b.node(self.comparison().onnx, (x, y)), x, y))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         x, y = inputs
@@ -128,6 +136,7 @@ class Select(Primitive):
     """x where the condition (Bool) holds, else y; all of one shape after broadcasting."""
 
     computes: ClassVar = False
+    wider: ClassVar = {**ORDERED, dt.uint64: dt.int64}
 
     def infer(self, condition: TensorType, x: TensorType, y: TensorType) -> TensorType:
         require(condition.dtype is dt.bool_, "the condition must be Bool", condition=condition)

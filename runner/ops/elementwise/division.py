@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from runner.core.lowering import Builder
+from runner.core.lowering import SMALL, Builder
 from runner.core.operators import Gradient, primitive
 from runner.core.precision import OperandPrecision
 from runner.core.values import Tensor, Value
@@ -23,27 +23,22 @@ class Division(Binary):
     """Base: the lowering of divisions of whole numbers, where a division by 0 gives 0, as in numpy."""
 
     precision: ClassVar = OperandPrecision.SINGLE
+    wider: ClassVar = SMALL
 
     def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         with np.errstate(divide="ignore"):
             return super().kernel(x, y)
 
     def lower(self, b: Builder, x: str, y: str) -> str:
-        """onnxruntime ends the process when it divides a whole number by 0, so it divides by 1 there."""
         x, y = with_rank_of(b, x, y), with_rank_of(b, y, x)
-        if b.type(y).dtype.is_float:
-            return self.lower_floats(b, x, y)
-        zero = b.const(np.array(0, b.type(y).dtype.numpy))
-        is_zero = b.node("Equal", (y, zero))
-        safe = b.node("Where", (is_zero, b.const(np.array(1, b.type(y).dtype.numpy)), y))
-        return b.node("Where", (is_zero, zero, self.lower_ints(b, x, safe)))
+        return self.lower_floats(b, x, y) if b.type(y).dtype.is_float else self.lower_ints(b, x, y)
 
     def lower_floats(self, b: Builder, x: str, y: str) -> str:
         """The nodes for floats."""
         raise NotImplementedError
 
     def lower_ints(self, b: Builder, x: str, y: str) -> str:
-        """The nodes for whole numbers; y has no 0."""
+        """The nodes for whole numbers. Processors trap on divisions by 0 and on lowest / -1: neither is divided."""
         raise NotImplementedError
 
 
@@ -57,14 +52,15 @@ class FloorDiv(Division):
         # Not numpy's floor_divide of floats, which rounds before it divides: 1.0 // 0.1 is 9 there, and 10 here.
         if x.dtype.kind == "f":
             return np.asarray(np.floor(x / y))
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", over="ignore"):  # lowest // -1 is lowest, as negation gives
             return np.asarray(np.floor_divide(x, y))
 
     def lower_floats(self, b: Builder, x: str, y: str) -> str:
         return b.node("Floor", (b.node("Div", (x, y)),))
 
     def lower_ints(self, b: Builder, x: str, y: str) -> str:
-        return b.node("Div", (b.node("Sub", (x, b.node("Mod", (x, y), fmod=0))), y))
+        quotient, rest = lower_quotient_and_rest(b, x, y)
+        return b.node("Sub", (quotient, b.node("Cast", (lower_opposite_signs(b, rest, y),), to=b.type(y).dtype)))
 
 
 @primitive
@@ -86,7 +82,9 @@ class FloorMod(Division):
         return b.node("Where", (is_zero, b.node("Mul", (b.node("Sign", (y,)), zero)), signed))
 
     def lower_ints(self, b: Builder, x: str, y: str) -> str:
-        return b.node("Mod", (x, y), fmod=0)
+        _, rest = lower_quotient_and_rest(b, x, y)
+        more = b.node("Mul", (y, b.node("Cast", (lower_opposite_signs(b, rest, y),), to=b.type(y).dtype)))
+        return b.node("Add", (rest, more))
 
 
 @primitive
@@ -106,7 +104,7 @@ class Mod(Division):
         return b.node("Mod", (x, y), fmod=1)
 
     def lower_ints(self, b: Builder, x: str, y: str) -> str:
-        return b.node("Mod", (x, y), fmod=1)
+        return lower_quotient_and_rest(b, x, y)[1]
 
 
 # Quotients without the digits after the point.
@@ -140,9 +138,26 @@ def lower_truncated_quotient(b: Builder, x: str, y: str) -> str:
     return b.node("Where", (is_zero, zero, quotient))
 
 
+def lower_quotient_and_rest(b: Builder, x: str, y: str) -> tuple[str, str]:
+    """The truncated quotient of whole numbers, and the remainder with the sign of x; both are 0 where y is 0."""
+    quotient = lower_truncated_quotient(b, x, y)
+    zero = b.const(np.array(0, b.type(y).dtype.numpy))
+    rest = b.node("Sub", (x, b.node("Mul", (quotient, y))))
+    return quotient, b.node("Where", (b.node("Equal", (y, zero)), zero, rest))
+
+
+def lower_opposite_signs(b: Builder, rest: str, y: str) -> str:
+    """Whether a remainder is not 0 and has another sign than y."""
+    zero = b.const(np.array(0, b.type(y).dtype.numpy))
+    differ = b.node("Xor", (b.node("Less", (rest, zero)), b.node("Less", (y, zero))))
+    return b.node("And", (differ, b.node("Not", (b.node("Equal", (rest, zero)),))))
+
+
 @primitive
 class Div(SmoothBinary):
     """x / y of floats; of whole numbers without the digits after the point, and 0 where y is 0."""
+
+    wider: ClassVar = SMALL
 
     def slopes(self, x: Value, y: Value, out: Value) -> tuple[Slope, Slope]:
         return lambda: 1.0 / y, lambda: -out / y
@@ -158,6 +173,8 @@ class Div(SmoothBinary):
 class TruncateDiv(Binary):
     """x / y without the digits after the point, and without a gradient; of whole numbers, 0 where y is 0."""
 
+    wider: ClassVar = SMALL
+
     is_flat: ClassVar = True
 
     def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -171,6 +188,8 @@ class TruncateDiv(Binary):
 class TruncateMod(Binary):
     """x - y * TruncateDiv(x, y), which has the sign of x; of whole numbers, 0 where y is 0."""
 
+    wider: ClassVar = SMALL
+
     def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         if x.dtype.kind == "f":
             return np.asarray(np.fmod(x, y))
@@ -183,10 +202,7 @@ class TruncateMod(Binary):
     def lower(self, b: Builder, x: str, y: str) -> str:
         if b.type(x).dtype.is_float:
             return b.node("Mod", (x, y), fmod=1)
-        # Where y is 0 the whole of x would be left.
-        zero = b.const(np.array(0, b.type(x).dtype.numpy))
-        rest = b.node("Sub", (x, b.node("Mul", (lower_truncated_quotient(b, x, y), y))))
-        return b.node("Where", (b.node("Equal", (y, zero)), zero, rest))
+        return lower_quotient_and_rest(b, x, y)[1]
 
 
 # Quotients and products that are 0 where an operand is 0.
@@ -200,6 +216,8 @@ def without_zeros(y: Value) -> Value:
 @primitive
 class DivNoNan(SmoothBinary):
     """x / y, and 0 where y is 0; whole numbers without the digits after the point."""
+
+    wider: ClassVar = SMALL
 
     def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         if x.dtype.kind != "f":

@@ -238,13 +238,16 @@ class Log1p(Smooth):
         return Reciprocal()(x + 1.0)
 
     def lower(self, b: Builder, x: str) -> str:
-        """log(u) * x / (u - 1) with u = 1 + x as it was rounded: the two errors of rounding cancel."""
-        one = b.const(1.0, like=x)
-        shifted = b.node("Add", (x, one))
-        logarithm, moved = b.node("Log", (shifted,)), b.node("Sub", (shifted, one))
-        corrected = b.node("Mul", (logarithm, b.node("Div", (x, moved))))
-        large = b.node("Where", (b.node("Equal", (shifted, x)), logarithm, corrected))
-        return b.node("Where", (b.node("Equal", (shifted, one)), x, large))
+        return lower_log1p(b, x, b.const(1.0, like=x))
+
+
+def lower_log1p(b: Builder, x: str, one: str) -> str:
+    """log(u) * x / (u - 1) with u = 1 + x as it was rounded: the two errors of rounding cancel."""
+    shifted = b.node("Add", (x, one))
+    logarithm, moved = b.node("Log", (shifted,)), b.node("Sub", (shifted, one))
+    corrected = b.node("Mul", (logarithm, b.node("Div", (x, moved))))
+    large = b.node("Where", (b.node("Equal", (shifted, x)), logarithm, corrected))
+    return b.node("Where", (b.node("Equal", (shifted, one)), x, large))
 
 
 @primitive

@@ -80,6 +80,7 @@ class ScatterReduce(Primitive):
         expected = x.with_shape(*indices.shape[:-1], *x.shape[depth:])
         require(updates == expected, "updates do not fit x and indices", updates=updates, expected=expected)
         require(self.mode != "div" or x.dtype.is_float, "divides floats only", x=x)
+        require(self.mode == "update" or x.dtype is not dt.bool_, "needs numbers", x=x)
         return x
 
     def kernel(self, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.interpreter import current, is_nested
-from runner.core.lowering import Builder
+from runner.core.lowering import ORDERED, Builder
 from runner.core.operators import Gradient, Primitive, family, primitive
 from runner.core.source import user_line
 from runner.core.values import Parameter, Symbol, Tensor, Value, as_constant, as_values, syntax
@@ -134,6 +134,8 @@ class StridedSlice(Strided):
 @primitive
 class StridedSliceGrad(Strided):
     """Adjoint of StridedSlice: the elements of dout at their positions in zeros of `x_shape`."""
+
+    wider: ClassVar = ORDERED
 
     x_shape: Shape = ()
 

@@ -16,7 +16,7 @@ from runner.core.graph import Graph
 from runner.core.operators import Primitive, primitive
 from runner.core.trace import trace
 from runner.device import Device
-from runner.errors import DeviceError, InternalError, RunnerError, ShapeError, TrainingError
+from runner.errors import ConfigError, DeviceError, InternalError, RunnerError, ShapeError, TrainingError
 from runner.experiment.observers import FailedGraph
 from runner.observe.graph.folder import FAILED
 from runner.types import TensorType
@@ -97,7 +97,7 @@ def failing(operator: Primitive, folder: Path) -> RunnerError:
     ("operator", "kind", "what"),
     [
         (NoSuchNode(), InternalError, "ONNX does not accept the lowered graph"),
-        (NoKernel(), InternalError, "onnxruntime rejected the graph"),
+        (NoKernel(), ConfigError, "onnxruntime has no kernel for an operator in this element type"),
         (FailsLater(), TrainingError, "a step failed in onnxruntime"),
     ],
 )
