@@ -40,6 +40,7 @@ OF_RUNS = (
     *(HYDRA, LOCK, OWNER, STATUS, CONFIG, MANIFEST, INPUTS, SCRIPT, METRICS, SUMMARY, TRACKING, TENSORBOARD, CONSOLE),
     *(REPORT, ".*.tmp", CHECKPOINTS, MODEL, CODE, EVAL, DUMP, GRAPHS, PROFILING, EXCEPTION_DUMP, KERNEL_META),
 )
+STARTING = (HYDRA, LOCK, OWNER, STATUS, CONFIG, MANIFEST, INPUTS, SCRIPT, CONSOLE, CODE)  # before the first step
 OF_SWEEPS = (SWEEP, MULTIRUN, BEST, REPORT, HYDRA, LOCK, OWNER, ".submitit", ".*.tmp", "optimization_results.yaml")
 MAX_FILE_BYTES = 16 << 20  # of a file that is read as a whole
 
@@ -212,8 +213,26 @@ def claim_run(folder: Path, given: bool) -> Path:
         return files.claim_directory(folder)
     if not folder.is_dir():
         raise StorageError("the run directory is not a directory", path=folder)
+    if failed_to_start(folder):
+        _remove_start(folder)
     _claim_empty(folder)
     return folder
+
+
+def failed_to_start(folder: Path) -> bool:
+    """Whether a run ended before it wrote anything but the records of its start: a repaired command may replace it."""
+    ended = state_of(read_status(folder)) in ("failed", "interrupted")
+    return ended and {entry.name for entry in folder.iterdir()} <= {*STARTING}
+
+
+def _remove_start(folder: Path) -> None:
+    """Remove the records of a failed start; of several processes that find them, only one does. Raises StorageError."""
+    taken = folder / (HYDRA + REMOVED_SUFFIX)
+    with files.storage_errors("cannot remove the records of a failed start", folder), suppress(FileNotFoundError):
+        os.rename(folder / HYDRA, taken)
+        for name in {entry.name for entry in folder.iterdir()} & {*STARTING} - {HYDRA}:
+            files.remove(folder / name)
+        files.remove(taken)
 
 
 def _claim_empty(folder: Path) -> None:
@@ -385,17 +404,33 @@ def claim(directory: OutputDirectory, owner: Owner) -> bool:
     return True
 
 
-def remove_of_ended_script(directory: OutputDirectory, owner: Owner) -> None:
-    """Remove what another script wrote, if its process has ended. For files that a script can always write again.
-
-    Raises StorageError.
-    """
-    record = json.read_optional(directory.path / OWNER)
-    if "script" not in record or owner.has(record) or may_be_alive(record):
+def release(directory: OutputDirectory, owner: Owner) -> None:
+    """Remove the claim of a run that did not start, and what it has prepared there. Raises StorageError."""
+    if not owner.has(json.read_optional(directory.path / OWNER)):
         return
-    with files.storage_errors("cannot remove the files of an earlier run", directory.path):
+    with files.storage_errors("cannot remove what a failed start has prepared", directory.path):
         for path in sorted(_paths_to_remove(directory)):
             files.remove(path)
+        for parent, _, _ in os.walk(directory.path, topdown=False):
+            if Path(parent) != directory.path and not os.listdir(parent):
+                os.rmdir(parent)
+
+
+def remove_of_ended_script(directory: OutputDirectory, owner: Owner) -> str | None:
+    """Remove what another script wrote, if its process has ended, and return the script; None if there is no such.
+
+    Of two scripts that start at once, the second one finds the record of the first. Raises StorageError.
+    """
+    if not os.path.lexists(directory.path / OWNER):
+        return None
+    with files.locked_directory(directory.path):
+        record = json.read_optional(directory.path / OWNER)
+        if "script" not in record or owner.has(record) or may_be_alive(record):
+            return None
+        with files.storage_errors("cannot remove the files of an earlier run", directory.path):
+            for path in sorted(_paths_to_remove(directory)):
+                files.remove(path)
+    return _described(record)
 
 
 def conflict(directory: OutputDirectory, owner: Owner | None = None) -> BusyError | None:

@@ -205,10 +205,7 @@ def graph_observer() -> GraphObserver:
         return NO_GRAPHS
     path = os.path.abspath(_SETTINGS.get()["save_graphs_path"])
     if path not in _observers:
-        directory = OutputDirectory(Path(path), "save_graphs_path", GRAPH_FILES)
-        if world().size == 1:  # several ranks would have to agree on it
-            rundir.remove_of_ended_script(directory, rundir.process_owner())
-        _claim(directory)
+        _claim(OutputDirectory(Path(path), "save_graphs_path", GRAPH_FILES))
         _observers[path] = graph.GraphFolder(Path(path))
     return _observers[path]
 
@@ -249,8 +246,14 @@ def dumper(settings: dump.DumpSettings, key: str, file: str | None = None) -> Va
 
 
 def _claim(directory: OutputDirectory) -> bool:
-    """Claim a folder for this process, or all ranks of this script. Returns and raises as `rundir.claim`."""
-    return rundir.claim(directory, rundir.process_owner(world().id))
+    """Claim a folder for this process, or all ranks of this script. Returns and raises as `rundir.claim`.
+
+    What a script has written that has ended is replaced, with a line, since scripts for MindSpore write again.
+    """
+    owner = rundir.process_owner(world().id)
+    if world().size == 1 and (earlier := rundir.remove_of_ended_script(directory, owner)):  # ranks would have to agree
+        LOG.warning("the files of %s in %s are replaced", earlier, directory.path)
+    return rundir.claim(directory, owner)
 
 
 def profiling_settings() -> profile.ProfileSettings | None:

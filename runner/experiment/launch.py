@@ -48,7 +48,8 @@ def run_call(call: CommandLine) -> dict[str, Any]:
         folder = Path(ranks.first(lambda: str(_claim_new(composition))))
         with composition.activate(folder) as request:
             request = observers.with_directories(request, ranks.first)
-            return ranks.run(request, lambda own: _run_and_record(own, composition))
+            with observers.released_unless_started(request):
+                return ranks.run(request, lambda own: _run_and_record(own, composition))
 
 
 def _claim_new(composition: Composition) -> Path:

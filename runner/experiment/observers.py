@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -20,7 +20,7 @@ from runner.config.groups import services
 from runner.config.schema import RunConfig, RunRequest
 from runner.core.graph import Graph, GraphObserver, GraphObservers
 from runner.device import Device
-from runner.errors import BusyError, ConfigError
+from runner.errors import BusyError, ConfigError, StorageError
 from runner.experiment.build import Experiment
 from runner.host import files
 from runner.host.console import LOG
@@ -72,6 +72,20 @@ def claim(request: RunRequest, sweep: Path | None = None, job: int = 0) -> dict[
     for one in requested:
         rundir.claim(one._replace(path=Path(chosen[str(one.path)])), owner)
     return {str(one.path): chosen[str(one.path)] for one in requested}
+
+
+@contextmanager
+def released_unless_started(request: RunRequest) -> Iterator[None]:
+    """Release the directories of a run that ends before it has written anything into its run directory."""
+    try:
+        yield
+    except BaseException:
+        if rundir.failed_to_start(request.folder):
+            owner = rundir.owner_of(request.folder)
+            with suppress(StorageError):  # the error of the start is more informative
+                for one in _requested(request.config, request.folder):
+                    rundir.release(one._replace(path=Path(request.directories[str(one.path)])), owner)
+        raise
 
 
 def with_directories(

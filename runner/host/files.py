@@ -166,6 +166,18 @@ def locked(path: Path, wait: bool = False) -> Iterator[None]:
         os.close(handle)
 
 
+@contextmanager
+def locked_directory(path: Path) -> Iterator[None]:
+    """Hold a lock of a directory itself, which needs no file in it, while the context is open. Raises StorageError."""
+    with storage_errors("cannot lock a directory", path):
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+
 def real_path(path: Path) -> Path:
     """The absolute path without symbolic links; those of a loop stay, for which `Path.resolve` raises RuntimeError."""
     return Path(os.path.realpath(path))

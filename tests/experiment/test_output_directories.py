@@ -18,13 +18,13 @@ from soak import thinned
 import runner
 from runner.cli import run_command
 from runner.config.command_line import CommandLine
-from runner.errors import BusyError, TrainingError
+from runner.errors import BusyError, DataError, TrainingError
 from runner.experiment import observers
 from runner.experiment.resume import resume
 from runner.experiment.sweep import sweep
 from runner.host import files
 from runner.observe.dump import VARIABLE
-from runner.rundir import OWNER
+from runner.rundir import OWNER, STATUS
 from runner.train.checkpoint import state
 
 # 64 samples are 2 batches: 4 steps.
@@ -399,3 +399,36 @@ def test_a_job_is_resumed_in_its_subdirectory(place):
     assert sorted(os.listdir(place / "d")) == [OWNER, "0", "1", "2"]
     assert set(steps(place / "d/1")) == {0, 1, 2}
     assert before < names(place / "d/1")
+
+
+# A start that fails before the first step.
+
+
+@pytest.mark.parametrize("mode", ["graph", "pynative"])
+def test_a_failed_start_leaves_no_claim(mode, place):
+    """The repaired command has the same directories."""
+    (place / "profile").mkdir()
+    outside = (f"dump.path={place}/dump", f"save_graphs_path={place}/graphs", f"profiling.result_path={place}/profile")
+    words = ("dump=sync", "save_graphs=true", "profiling=trace", *outside, f"mode={mode}")
+    for _ in range(2):
+        with pytest.raises(DataError, match="a data file is missing"):
+            run("first", *words, "dataset=mnist", f"dataset.data_dir={place}/none", "~dataset.num_samples")
+        assert not [path for name in ("dump", "graphs", "profile") for path in (place / name).rglob("*")]
+        assert json.loads((place / "first" / STATUS).read_text())["status"] == "failed"
+    run("first", *words)
+    assert json.loads((place / "first" / STATUS).read_text())["status"] == "ok"
+    assert json.loads((place / "dump" / OWNER).read_text())["run"] == str(place / "first")
+
+
+def test_a_run_that_has_begun_is_not_replaced(place):
+    """Nor one with files of someone else."""
+    with pytest.raises(TrainingError):
+        run("first", "optimizer.learning_rate=1e30", "callbacks=default")
+    with pytest.raises(BusyError, match="the run directory is not empty"):
+        run("first")
+    with pytest.raises(DataError):
+        run("second", "dataset=mnist", f"dataset.data_dir={place}/none", "~dataset.num_samples")
+    (place / "second" / "notes.md").write_text("mine")
+    with pytest.raises(BusyError, match="the run directory is not empty"):
+        run("second")
+    assert (place / "second" / "notes.md").read_text() == "mine"
