@@ -30,7 +30,15 @@ from runner.dataset.pipeline import Dataset
 from runner.errors import BusyError, ConfigError, DataError, StorageError, changed_rows, known_names
 from runner.experiment.build import Experiment
 from runner.experiment.callbacks import Checkpointer, MetricsJournal, restore
-from runner.experiment.manifest import ManifestWriter, RunDescription, Stopwatch, Subject, config_hash, write_copies
+from runner.experiment.manifest import (
+    ManifestWriter,
+    RunDescription,
+    Stopwatch,
+    Subject,
+    config_hash,
+    cores_of,
+    write_copies,
+)
 from runner.experiment.observers import StepGraphWriter
 from runner.experiment.results import write_networks
 from runner.experiment.run import (
@@ -43,6 +51,7 @@ from runner.host import files, json as stored
 from runner.host.console import LOG, Console
 from runner.host.files import Journal, storage_errors, write_json
 from runner.host.json import flat
+from runner.host.machine import as_on_cores
 from runner.host.process import Interruption, exit_codes, stopped_by_signals
 from runner.host.seed import get_seed
 from runner.train.callback import Callback, CallbackList, CallbackParameters
@@ -502,6 +511,7 @@ def _running(subject: ScriptSubject, settings: RunConfig, resumed: bool, force: 
         Console() as console,
         rundir.kept_status(subject.folder, subject.names, console, resumed) as status,
         closing(Journal(subject.folder / rundir.METRICS)) as journal,
+        as_on_cores(next(iter(cores_of(subject.folder)), None) if resumed else None),
         _tracked(subject, settings, resumed) as summary,
     ):
         run = RecordedRun(subject, settings.checkpoint, journal, status, resumed=resumed, force=force)

@@ -21,7 +21,7 @@ from runner import nn, ops
 from runner.compile.session import Session
 from runner.errors import BusyError, ConfigError, DataError
 from runner.experiment.resume import resume
-from runner.host import files
+from runner.host import files, machine
 from runner.train.checkpoint import state
 
 TIMES = ("init_seconds", "compile_seconds", "first_loss_seconds", "train_seconds", "steps_per_second", "peak_rss_mb")
@@ -333,6 +333,51 @@ def test_more_epochs_go_on_with_a_finished_run(tmp_path):
         next((tmp_path / name / "checkpoints").glob("*/state.safetensors")).read_bytes() for name in ("whole", "part")
     )
     assert whole == part
+
+
+def on_cores(monkeypatch, number: int) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(number)), raising=False)
+    monkeypatch.setattr(machine, "cpu_limit", lambda root=None: None)
+
+
+# A batch of which a step keeps two threads busy: onnxruntime divides its sums by their number.
+BUSY = ("mode=graph", "dataset=synthetic", "dataset.num_samples=1024", "dataset.batch_size=256", "epochs=4")
+BUSY_STEPS = (*BUSY, "callbacks=quiet", "checkpoint.every_steps=4", "eval.every=epoch")
+
+
+@pytest.mark.parametrize("sink", ["dataset_sink_mode=false", "sink_size=-1"])
+@pytest.mark.parametrize(("first", "then"), [(2, 1), (1, 2)])
+def test_a_run_that_is_resumed_on_other_cores_keeps_its_threads(tmp_path, monkeypatch, caplog, first, then, sink):
+    def execute(folder: str) -> None:
+        runner.run([*BUSY_STEPS, sink, f"hydra.run.dir={tmp_path / folder}"])
+
+    on_cores(monkeypatch, first)
+    execute("whole")
+    expected = traces(tmp_path / "whole")
+    on_cores(monkeypatch, then)
+    execute("others")
+    assert traces(tmp_path / "others") != expected  # otherwise this test shows nothing
+    on_cores(monkeypatch, first)
+    with monkeypatch.context() as patch:
+        die_at(patch, 6, "metrics.jsonl")
+        with pytest.raises(Dead):
+            execute("killed")
+    on_cores(monkeypatch, then)
+    resume(tmp_path / "killed")
+    assert traces(tmp_path / "killed") == expected
+    manifests = [json.loads((tmp_path / name / "manifest.json").read_text()) for name in ("whole", "killed")]
+    assert [(found["cores"], found["threads"]) for found in manifests] == [([first], first)] * 2
+    assert f"usable cores: {first} where the run began, {then} here" in caplog.text
+
+
+def test_threads_of_the_user_are_those_of_a_resumed_run(tmp_path, monkeypatch):
+    """They need --force, as any key that bits depend on."""
+    on_cores(monkeypatch, 2)
+    runner.run([*BUSY_STEPS, "max_steps=4", f"hydra.run.dir={tmp_path / 'run'}"])
+    with pytest.raises(ConfigError, match=r"device\.threads"):
+        resume(tmp_path / "run", ["max_steps=6", "device.threads=3"])
+    resume(tmp_path / "run", ["max_steps=6", "device.threads=3"], force=True)
+    assert json.loads((tmp_path / "run/manifest.json").read_text())["threads"] == 3
 
 
 def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(tmp_path, caplog):
