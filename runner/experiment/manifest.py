@@ -19,6 +19,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from runner import nn, rundir
 from runner.communication.world import world
 from runner.config.code import CODE_VARIABLE, FLAG, content, loaded_files, loaded_sources
@@ -295,7 +297,8 @@ def number(value: object) -> float:
 
 
 class RunDescription:
-    """Identity, manifest and summary of a run; `before` is the progress recorded by the checkpoint that it resumes.
+    """Identity, manifest and summary of a run; `before` is the progress recorded by the checkpoint that it resumes,
+    `before_arrays` are the arrays of callbacks there.
 
     `data` are the datasets by split, `metrics` those of the last evaluation.
     """
@@ -305,6 +308,7 @@ class RunDescription:
     ) -> None:
         self.subject, self.experiment, self.stopwatch = subject, experiment, stopwatch
         self.before: dict[str, Any] = {}
+        self.before_arrays: Mapping[str, np.ndarray] = {}
         self.metrics = experiment.model.metrics
         self._data = {split: (dataset, "") for split, dataset in data.items()}
 

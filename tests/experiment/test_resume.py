@@ -1,7 +1,6 @@
 """A run that is killed anywhere and resumed ends with the bytes of one that was not."""
 
 import errno
-import hashlib
 import itertools
 import json
 import os
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from deaths import Dead, die_at, status_of, traces
 from patience import PATIENCE, wait_until
 from soak import SOAK, thinned
 
@@ -24,8 +24,6 @@ from runner.experiment.resume import resume
 from runner.host import files, machine
 from runner.train.checkpoint import state
 
-TIMES = ("init_seconds", "compile_seconds", "first_loss_seconds", "train_seconds", "steps_per_second", "peak_rss_mb")
-OF_THE_PROCESS = (*TIMES, "run_dir", "host_interactions")
 # 160 samples are 5 batches: 40 steps are 8 epochs.
 SMALL = (
     "dataset=synthetic",
@@ -42,47 +40,8 @@ SINKS = {"off": UNSUNK, "-1": ("epochs=8",), "7": ("sink_size=7", "epochs=6")}
 AUGMENTED = (("graph", "7"), ("graph", "off"), ("graph", "-1"), ("pynative", "off"))
 
 
-class Dead(BaseException):
-    """The process is gone: nothing may be written any more, not by any cleanup either."""
-
-
-def die_at(monkeypatch, number: int, only: str = ""):
-    """Let the operations from number `number` (from 1) on fail; `only` counts those on one file name."""
-    count, unlink = 0, Path.unlink
-
-    def before(operation: str, path: Path) -> None:
-        nonlocal count
-        count += not only or (operation == "write" and path.name == only)
-        if count >= number:
-            raise Dead
-
-    def unlinked(path: Path, missing_ok: bool = False) -> None:
-        if count >= number:  # a temporary file stays
-            raise Dead
-        unlink(path, missing_ok)
-
-    monkeypatch.setattr(files, "before_operation", before)
-    monkeypatch.setattr(Path, "unlink", unlinked)
-
-
 def run(folder: Path, *overrides: str) -> None:
     runner.run([*SMALL, *overrides, f"hydra.run.dir={folder}"])
-
-
-def traces(folder: Path) -> dict[str, object]:
-    """What must not depend on where a run was killed: every file, and the summary without times."""
-    found: dict[str, object] = {}
-    for path in sorted(folder.rglob("*")):
-        name = str(path.relative_to(folder))
-        if path.is_file() and not name.startswith((".hydra", ".lock", "status.json", "manifest.json")):
-            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
-    summary = json.loads((folder / "summary.json").read_text())
-    found["summary.json"] = {key: value for key, value in summary.items() if key not in OF_THE_PROCESS}
-    return found
-
-
-def status_of(folder: Path) -> str:
-    return json.loads((folder / "status.json").read_text())["status"]
 
 
 def killed_and_resumed(monkeypatch, folder: Path, overrides: tuple[str, ...], number: int, only: str = "") -> bool:

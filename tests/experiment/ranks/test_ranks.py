@@ -234,6 +234,32 @@ def test_ranks_that_are_resumed_on_other_cores_keep_their_threads(place, uninter
     assert (manifest["cores"], manifest["threads"]) == ([3, 4], 3)
 
 
+EARLY = """
+from runner import register
+from runner.train.callback import Callback, EarlyStopping
+
+
+@register.callback("early")
+def early() -> Callback:
+    "Stops after the third epoch."
+    return EarlyStopping(min_delta=10.0, patience=1)
+"""
+
+
+@pytest.mark.parametrize("kind", ["none", "SIGKILL"])
+def test_a_callback_of_the_first_rank_stops_all_of_them(tmp_path, kind):
+    """The others would wait for its next step; also where it is killed in the third epoch, and goes on."""
+    (tmp_path / "own.py").write_text(EARLY)
+    (tmp_path / "runner.toml").write_text('code = ["own.py"]')
+    words = [*LENET, *SMALL, *TOGETHER, "callbacks.early=true", "hydra.run.dir=run"]
+    code, _, err = mpirun(2, HERE / "rank_failure.py", 0, 13, kind, *words, cwd=tmp_path)
+    assert code == (0 if kind == "none" else 9), err
+    if kind != "none":
+        code, _, err = mpirun(2, "-m", "runner", "resume", "run", cwd=tmp_path)
+        assert code == 0, err
+    assert len(losses(tmp_path / "run")) == 15
+
+
 def test_other_numbers_of_ranks_do_not_go_on(place, uninterrupted):
     folder = shutil.copytree(uninterrupted, place / "other")
     code, _, err = mpirun(3, "-m", "runner", "resume", folder, "epochs=12", "dataset.batch_size=33", "--force")
