@@ -167,7 +167,7 @@ WITHOUT_EFFECT = (
     *("device.allow_fallback", "print_file_path", "save_graphs", "save_graphs_path", "dump", "profiling", "tracking"),
     *(f"session.{name}" for name in ("enable_exception_dump", "initialize_system", "auto_tune_seconds")),
     *(f"session.{name}" for name in ("profiling_mode", "profiling_options", "fp_point", "bp_point", "op_trace")),
-    "parallel.timeout_seconds",
+    *("parallel.timeout_seconds", "parallel.heartbeat_minutes"),
     *(f"dataset.{name}" for name in ("data_dir", "download", "url", "verify", "num_parallel_workers")),
 )
 

@@ -120,6 +120,8 @@ def joined(world: World, parallel: DataParallel, failed: RunnerError | None = No
     names = "gradients_mean", "parameter_broadcast", "all_reduce_fusion_config", "sync_batch_norm"
     settings = {name: getattr(parallel, name) for name in names}
     world.limit, world.ended = parallel.timeout_seconds, False
+    if world.heartbeat is not None:
+        world.heartbeat.allow(60 * parallel.heartbeat_minutes)
     try:
         with start_up.failures_shared(world):
             if failed is not None:
