@@ -10,6 +10,7 @@ import json
 import math
 import os
 import platform
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,8 +20,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from runner.communication.heartbeat import Heartbeat
 from runner.core.current import Current
 from runner.errors import ConfigError, TrainingError
+from runner.host.console import LOG
 
 # Sums over all ranks in the order of ranks: the same bits on every rank and in every run.
 #
@@ -248,6 +251,7 @@ class World:
     id = ""  # of a world of several ranks: the same on each
     # While a run starts: the seconds that an exchange waits for the other ranks. None: without a limit.
     limit: float | None = None
+    heartbeat: Heartbeat | None = None  # with several processes
     ended = False  # whether all ranks know that the run has failed before its training
     exchanging: Callable[[], AbstractContextManager[object]] = nullcontext  # around `summed`; used by profiles
 
@@ -345,6 +349,9 @@ def isolated() -> Iterator[None]:
 INSTALL = 'pip install "runner-ml[mpi]" (mpi4py and the wheel of MPICH; no system package is needed)'
 POLLS = 200  # between two pauses, about 50 microseconds: what has arrived in part needs several to be whole
 PATIENCE = 0.05  # the next pause, as a share of the time waited so far
+SILENCE_SECONDS = 600.0  # of a rank, without a config
+HEARTBEAT_KEY = "parallel.heartbeat_minutes"
+ABORT_SECONDS = 20  # for MPI to end all ranks
 FIRST_PAUSE, LONGEST_PAUSE = 5e-5, 5e-3  # seconds
 
 
@@ -366,6 +373,7 @@ class MpiWorld(World):
             raise ConfigError("mpirun and mpi4py belong to different MPI libraries", **rows, repair=repair)
         here = self._steps.Split_type(self._mpi.COMM_TYPE_SHARED)
         self.local_rank, self.local_size = here.Get_rank(), here.Get_size()
+        self.heartbeat: Heartbeat | None = None
         self._begun: dict[tuple[int, ...], OrderedSum] = {}
         self._scratch, self._sums = Scratch(), count()
         self.hosts = ["unknown"] * self.size
@@ -373,6 +381,10 @@ class MpiWorld(World):
         every = self.all_gathered([platform.node(), os.urandom(8).hex()])
         self.hosts, self.id = [host for host, _ in every], every[0][1]
         self.limit = None
+        if self._mpi.Query_thread() == self._mpi.THREAD_MULTIPLE:
+            self.heartbeat = Heartbeat(self._mpi.COMM_WORLD.Dup(), SILENCE_SECONDS, self._mpi.Exception)
+        else:
+            LOG.warning("%s serves one thread: ranks wait for one that is gone without a limit", _library(self._mpi))
 
     def begin(self, arrays: Sequence[np.ndarray]) -> None:
         """Start sending; `summed` with the same arrays continues."""
@@ -396,12 +408,21 @@ class MpiWorld(World):
     def finish(self, request: Any, seconds: float | None = None) -> bool:
         """Wait for a non-blocking call, without occupying the processor and with signals handled.
 
-        Returns whether it is done; False after `seconds`. Raises TrainingError.
+        Returns whether it is done; False after `seconds`. Raises TrainingError, also when a rank gives no sign of life.
         """
         try:
-            return bool(request.Test()) or _wait(request, seconds)
+            return bool(request.Test()) or _wait(request, seconds, self._check_alive)
         except self._mpi.Exception as reason:
             raise self._lost(reason) from None
+
+    def _check_alive(self) -> None:
+        """Raise TrainingError, with what to do next, when a rank has given no sign of life for too long."""
+        if self.heartbeat is not None and (silent := self.heartbeat.silent()):
+            named = ", ".join(f"{rank} of {self.size} on {self.hosts[rank]}" for rank in silent)
+            rows = {"missing": named, "silent": f"{max(silent.values()) / 60:.3g} minutes", "key": HEARTBEAT_KEY}
+            repair = "if its process or host ended, or the network was cut: mpirun ... runner resume RUN_DIR"
+            what = "a rank gives no sign of life"
+            raise TrainingError(what, rank=self.rank, host=platform.node(), **rows, repair=repair)
 
     def _lost(self, reason: Exception) -> TrainingError:
         return TrainingError("the connection between ranks is lost", rank=self.rank, reason=reason)
@@ -454,10 +475,12 @@ class MpiWorld(World):
 
     def met(self, seconds: float | None = None) -> bool:
         """Wait for all ranks; once per run."""
-        return _wait(self._end.Ibarrier(), seconds)
+        return _wait(self._end.Ibarrier(), seconds, self._check_alive if seconds is None else None)
 
     def abort(self, exit_code: int) -> None:
-        """`MPI_Abort`: mpirun ends all ranks, and exits with this code."""
+        """`MPI_Abort`: mpirun ends all ranks, and exits with this code. It waits for ever behind a cut link."""
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(ABORT_SECONDS)  # ends this process
         self._mpi.COMM_WORLD.Abort(exit_code)
 
 
@@ -469,8 +492,11 @@ def _bytes(array: np.ndarray) -> np.ndarray:
     return array.reshape(-1).view(np.uint8)
 
 
-def _wait(request: Any, seconds: float | None = None) -> bool:
-    """Poll until a request is done or the time is over; pauses grow with the time waited, so they add little."""
+def _wait(request: Any, seconds: float | None = None, check: Callable[[], None] | None = None) -> bool:
+    """Poll until a request is done or the time is over; pauses grow with the time waited, so they add little.
+
+    `check` is called before each pause.
+    """
     start, end = time.monotonic(), math.inf if seconds is None else time.monotonic() + seconds
     while True:
         for _ in range(POLLS):
@@ -479,6 +505,8 @@ def _wait(request: Any, seconds: float | None = None) -> bool:
         now = time.monotonic()
         if now > end:
             return False
+        if check is not None:
+            check()
         # Where ranks share cores, one that sleeps is woken soon; one that only yields waits for a slice of the others.
         time.sleep(min(max(FIRST_PAUSE, PATIENCE * (now - start)), LONGEST_PAUSE))
 

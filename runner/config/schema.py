@@ -234,7 +234,8 @@ class RunRequest(Frozen):
     """All that an experiment gets: a checked config, a folder that it owns, and where both came from.
 
     With `resume` it continues from the newest checkpoint in the folder, with `force` despite changes that affect its
-    results. `directories` are those outside of the folder that it has claimed, by the path in the config.
+    results. `directories` are those outside of the folder that it has claimed, by the path in the config. `cores` are
+    those of each rank of the run that it continues, () for a new one.
     """
 
     config: RunConfig
@@ -245,6 +246,7 @@ class RunRequest(Frozen):
     resume: bool = False
     force: bool = False
     directories: Mapping[str, str] = field(default_factory=dict)
+    cores: tuple[int, ...] = ()
 
 
 def defaults(owner: type) -> dict[str, Any]:

@@ -6,8 +6,10 @@ cuts the journal to that length; `global_step` of what it returns is where `Mode
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
+
+import numpy as np
 
 from runner import rundir
 from runner.config.schema import CheckpointSettings
@@ -15,9 +17,14 @@ from runner.errors import ConfigError
 from runner.experiment.manifest import RunDescription, check_identity, number
 from runner.host.console import LOG
 from runner.host.files import Journal, make_directory
+from runner.host.json import read_optional
 from runner.train.callback import Callback, CallbackParameters, RunContext, step_in_epoch
+from runner.train.callback.base import NO_LOSSES
+from runner.train.callback.state import CallbackStates
 from runner.train.checkpoint import state
 from runner.train.checkpoint.state import sweep_run
+
+CALLBACKS, ENDED, LOSSES = "callbacks", "has_ended", "losses"  # names in the progress of a checkpoint, of its arrays
 
 
 class MetricsJournal(Callback):
@@ -25,16 +32,18 @@ class MetricsJournal(Callback):
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
-        self._written = 0  # steps of an unfinished sink that have a row
+        self._written = 0  # steps that have a row
+
+    def begin(self, run_context: RunContext) -> None:
+        self._written = run_context.original_args().cur_step_num
 
     def step_end(self, run_context: RunContext) -> None:
         self.sink_left(run_context)
-        self._written = 0
 
     def sink_left(self, run_context: RunContext) -> None:
         """Write the steps until here: a checkpoint that follows counts them as done."""
         cb_params = run_context.original_args()
-        losses = cb_params.losses[self._written :]
+        losses = cb_params.losses[self._written - cb_params.cur_step_num :]  # in a sink also those of steps before
         if losses[0].size != 1:
             repair = "reduction=mean, or ops.ReduceMean()(loss) at the end of construct"
             rows = {"loss": type(cb_params.loss_fn).__name__, "shape": losses[0].shape}
@@ -44,7 +53,7 @@ class MetricsJournal(Callback):
             step = last - (cb_params.cur_step_num - number_of_step)
             row = {"event": "step", "epoch": cb_params.cur_epoch_num, "step": step, "global_step": number_of_step}
             self.journal.append({**row, "loss": number(loss)})
-        self._written = len(cb_params.losses)
+        self._written = cb_params.cur_step_num
 
     def epoch_end(self, run_context: RunContext) -> None:
         self.journal.sync()
@@ -65,7 +74,9 @@ class Signals(Protocol):
 class Checkpointer(Callback):
     """Saves all parameters and the progress of the run; the last callback, so that the journal has the step's row.
 
-    Saves as `settings` say, also inside of sinks, at the last step, and when `signals` request the end of the run.
+    Saves as `settings` say, also inside of sinks, at the last step, and when `signals` request the end of the run. It
+    saves the states of `callbacks` too, and gives them those of the checkpoint that the run continues. When a callback
+    has stopped the run, the checkpoint follows the end of the epoch, and a resumed run makes no further steps.
     """
 
     def __init__(
@@ -74,14 +85,23 @@ class Checkpointer(Callback):
         settings: CheckpointSettings,
         journal: Journal,
         signals: Signals,
+        callbacks: Iterable[Callback],
     ) -> None:
         self.description, self.settings, self.journal, self.signals = description, settings, journal, signals
         self.folder = make_directory(description.subject.folder / rundir.CHECKPOINTS)
+        self.states, self._continues = CallbackStates(callbacks), bool(description.before)
         self._saved_step, self._saved_time = 0, time.monotonic()
 
     def begin(self, run_context: RunContext) -> None:
         self._saved_step = run_context.original_args().cur_step_num
         self._saved_time = time.monotonic()
+        self.states.begin()
+
+    def epoch_begin(self, run_context: RunContext) -> None:
+        if self._continues:
+            self._continues, arrays = False, dict(self.description.before_arrays)
+            run_context.original_args().losses = arrays.pop(LOSSES, NO_LOSSES)
+            self.states.load(self.description.before.get(CALLBACKS, {}), arrays)
 
     def next_stop(self, step: int) -> int | None:
         every_steps = self.settings.every_steps
@@ -91,22 +111,33 @@ class Checkpointer(Callback):
         return self.signals.requested is not None or self._seconds_are_due()
 
     def step_end(self, run_context: RunContext) -> None:
-        cb_params = run_context.original_args()
-        if self._due(cb_params.cur_step_num) or self.signals.requested:
-            self.save(cb_params)
-        if self.signals.requested:
-            raise self.signals.requested
+        self._step(run_context)
 
     def sink_left(self, run_context: RunContext) -> None:
-        self.step_end(run_context)
+        self._step(run_context, {LOSSES: run_context.original_args().losses})
+
+    def _step(self, run_context: RunContext, losses: Mapping[str, np.ndarray] = state.NO_ARRAYS) -> None:
+        cb_params, stops = run_context.original_args(), run_context.get_stop_requested()
+        if not stops and (self._due(cb_params.cur_step_num) or self.signals.requested):
+            self.save(cb_params, losses)
+        if self.signals.requested:
+            raise self.signals.requested
 
     def end(self, run_context: RunContext) -> None:
         cb_params = run_context.original_args()
         if cb_params.cur_step_num > self._saved_step:  # a callback has requested a stop before the last step
-            self.save(cb_params)
+            self.save(cb_params, has_ended=True)
 
-    def save(self, cb_params: CallbackParameters) -> None:
-        """Write a checkpoint, and delete the oldest beyond `keep_max`."""
+    def save(
+        self,
+        cb_params: CallbackParameters,
+        losses: Mapping[str, np.ndarray] = state.NO_ARRAYS,
+        has_ended: bool = False,
+    ) -> None:
+        """Write a checkpoint, and delete the oldest beyond `keep_max`.
+
+        `losses` are those of an unfinished sink; `has_ended`: a resumed run that is not told otherwise makes no steps.
+        """
         self.description.experiment.model.value_observer().flush()  # a resumed run does not repeat the steps before
         self.journal.sync()
         progress = {
@@ -117,9 +148,11 @@ class Checkpointer(Callback):
             "journal_bytes": self.journal.size(),
             "providers": self.description.providers,
         }
+        states, of_callbacks = self.states.saved()
+        progress |= ({CALLBACKS: states} if states else {}) | ({ENDED: True} if has_ended else {})
         name = f"{self.settings.prefix}-{progress['epoch']}_{progress['step']}"
         arrays = {p.name: p.array for p in cb_params.train_network.get_parameters()}
-        state.save(self.folder / name, arrays, progress, self.description.identity)
+        state.save(self.folder / name, arrays, progress, self.description.identity, {**of_callbacks, **losses})
         state.prune(self.folder, self.settings.prefix, self.settings.keep_max)
         self._saved_step, self._saved_time = cb_params.cur_step_num, time.monotonic()
 
@@ -133,15 +166,17 @@ class Checkpointer(Callback):
         return every_seconds is not None and time.monotonic() - self._saved_time >= every_seconds
 
 
-def restore(description: RunDescription, prefix: str, journal: Journal, force: bool) -> dict[str, Any]:
+def restore(
+    description: RunDescription, settings: CheckpointSettings, journal: Journal, force: bool, goes_on: bool
+) -> dict[str, Any]:
     """Restore the model and the journal from the newest valid checkpoint of a run, and return its recorded progress.
 
-    {} when there is none: the run starts again. Raises ConfigError when something has changed that the results depend
-    on, unless `force`.
+    {} when there is none: the run starts again. `goes_on`: a run that was finished there is to make more steps, also if
+    a callback had stopped it. Raises ConfigError when something has changed that the results depend on, unless `force`.
     """
     folder = description.subject.folder
     sweep_run(folder)
-    found, damaged = state.newest(folder / rundir.CHECKPOINTS, prefix)
+    found, damaged = state.newest(folder / rundir.CHECKPOINTS, settings.prefix)
     for line in damaged:
         LOG.warning("%s", line)
     if found is None:
@@ -152,4 +187,7 @@ def restore(description: RunDescription, prefix: str, journal: Journal, force: b
     for name, parameter in description.experiment.model.train_network.parameters_dict().items():
         parameter.set_data(found.arrays[name])
     journal.cut(found.progress["journal_bytes"])
-    return dict(found.progress)
+    state.prune(folder / rundir.CHECKPOINTS, settings.prefix, settings.keep_max)  # there may be no further one
+    description.before_arrays = found.callbacks
+    was_finished = read_optional(folder / rundir.SUMMARY).get("steps") == found.progress["global_step"]
+    return {name: value for name, value in found.progress.items() if name != ENDED or not (goes_on and was_finished)}

@@ -19,6 +19,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from runner import nn, rundir
 from runner.communication.world import world
 from runner.config.code import CODE_VARIABLE, FLAG, content, loaded_files, loaded_sources
@@ -29,8 +31,8 @@ from runner.errors import ConfigError, ConfigErrors, changed_rows, some
 from runner.experiment.build import Experiment
 from runner.host.console import as_unicode
 from runner.host.files import make_directory, sha256, write_atomically, write_json
-from runner.host.json import fits, flat
-from runner.host.machine import cpu_model, packages
+from runner.host.json import fits, flat, read_optional
+from runner.host.machine import cpu_model, packages, usable_cores
 from runner.nn.metrics.base import direction_of
 from runner.train.callback import Callback, CallbackParameters, RunContext
 from runner.train.checkpoint.state import sweep_temporaries
@@ -39,6 +41,12 @@ from runner.train.checkpoint.state import sweep_temporaries
 
 HASHES, GIVEN, PLACE = "code_sha256", "code_given", "code_folder"  # keys of what is recorded
 NAMED = 5  # files in an error
+
+
+def cores_of(folder: Path) -> tuple[int, ...]:
+    """The cores of each rank of the run in `folder`, of its manifest; () when that has none."""
+    found = read_optional(folder / rundir.MANIFEST).get("cores")
+    return tuple(found) if fits(found, [int]) and min(found, default=0) > 0 else ()
 
 
 def hashes(files: Mapping[str, Path]) -> dict[str, str]:
@@ -125,6 +133,9 @@ class ManifestWriter(Callback):
         if not self.written:
             self.write()
 
+    def sink_left(self, run_context: RunContext) -> None:
+        self.step_end(run_context)  # a checkpoint may follow
+
     def write(self) -> None:
         """Write the manifest. Raises StorageError."""
         write_json(self.path, {**self.manifest(), "cpu": cpu_model(), "git": git_state()})
@@ -156,7 +167,7 @@ WITHOUT_EFFECT = (
     *("device.allow_fallback", "print_file_path", "save_graphs", "save_graphs_path", "dump", "profiling", "tracking"),
     *(f"session.{name}" for name in ("enable_exception_dump", "initialize_system", "auto_tune_seconds")),
     *(f"session.{name}" for name in ("profiling_mode", "profiling_options", "fp_point", "bp_point", "op_trace")),
-    "parallel.timeout_seconds",
+    *("parallel.timeout_seconds", "parallel.heartbeat_minutes"),
     *(f"dataset.{name}" for name in ("data_dir", "download", "url", "verify", "num_parallel_workers")),
 )
 
@@ -200,6 +211,11 @@ class Subject(Protocol):
     def ranks(self) -> int:
         """Number of processes that compute the steps."""
 
+    @property
+    def cores(self) -> list[int]:
+        """The cores for whose number each rank divides its work."""
+        return [usable_cores()]
+
 
 class ConfiguredRun(Subject):
     """The run of a request: its config has names and settings."""
@@ -234,6 +250,10 @@ class ConfiguredRun(Subject):
     @property
     def ranks(self) -> int:
         return world().size if isinstance(self.request.config.parallel, DataParallel) else 1
+
+    @property
+    def cores(self) -> list[int]:
+        return [*self.request.cores] or super().cores
 
 
 class Stopwatch(Callback):
@@ -277,7 +297,8 @@ def number(value: object) -> float:
 
 
 class RunDescription:
-    """Identity, manifest and summary of a run; `before` is the progress recorded by the checkpoint that it resumes.
+    """Identity, manifest and summary of a run; `before` is the progress recorded by the checkpoint that it resumes,
+    `before_arrays` are the arrays of callbacks there.
 
     `data` are the datasets by split, `metrics` those of the last evaluation.
     """
@@ -287,6 +308,7 @@ class RunDescription:
     ) -> None:
         self.subject, self.experiment, self.stopwatch = subject, experiment, stopwatch
         self.before: dict[str, Any] = {}
+        self.before_arrays: Mapping[str, np.ndarray] = {}
         self.metrics = experiment.model.metrics
         self._data = {split: (dataset, "") for split, dataset in data.items()}
 
@@ -364,6 +386,7 @@ class RunDescription:
             "threads": (programs[0].session if programs else self.experiment.model).device.workers,
             "tuning": self.experiment.tuning,
             "ranks": self.subject.ranks,
+            "cores": self.subject.cores,
             "packages": self.packages,
         }
 

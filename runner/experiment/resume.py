@@ -15,7 +15,7 @@ from runner.config.groups.services import DataParallel
 from runner.config.schema import RunRequest, plain
 from runner.errors import ConfigError, raise_all
 from runner.experiment import launch, observers, script, sweep
-from runner.experiment.manifest import naming_code_of
+from runner.experiment.manifest import cores_of, naming_code_of
 from runner.experiment.ranks.processes import on_all_ranks, processes_of
 from runner.host import json
 from runner.host.process import stopped_by_signals
@@ -74,7 +74,8 @@ def _request(place: Path, lines: Sequence[str], force: bool, given_code: Sequenc
         raise ConfigError("the run is finished", path=place, hint="more epochs: runner resume RUN_DIR epochs=...")
     if not isinstance(config.parallel, DataParallel):
         _check_one_process(place, "the run has a single process (parallel=stand_alone)")
-    return RunRequest(config, place, status.get("experiment"), plain(config), tuple(lines), resume=True, force=force)
+    named = config, place, status.get("experiment"), plain(config), tuple(lines)
+    return RunRequest(*named, resume=True, force=force, cores=cores_of(place))
 
 
 def _check_one_process(place: Path, what: str) -> None:

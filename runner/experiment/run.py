@@ -22,7 +22,7 @@ from runner.core.graph import NO_VALUES, GraphObserver, ValueObserver
 from runner.errors import MismatchError, TrainingError
 from runner.experiment import observers, results
 from runner.experiment.build import MODES, Experiment, ModelInputs, build, device_of
-from runner.experiment.callbacks import Checkpointer, MetricsJournal, restore
+from runner.experiment.callbacks import ENDED, Checkpointer, MetricsJournal, Signals, restore
 from runner.experiment.manifest import ManifestWriter, RunDescription, Stopwatch, description_of, write_copies
 from runner.experiment.observers import StepGraphWriter, graph_observer
 from runner.experiment.ranks import start_up
@@ -161,7 +161,9 @@ class RunMonitor(Callback):
 
     def ended(self, before: dict[str, Any]) -> CallbackParameters:
         """The parameters of the ended run; `before` has the loss of a run of which no step was left."""
-        if self.cb_params.net_outputs is None:
+        if ENDED in before:
+            self.cb_params = CallbackParameters(cur_epoch_num=before["epoch"], cur_step_num=before["global_step"])
+        if self.cb_params.get("net_outputs") is None:
             if "loss" not in before:
                 raise TrainingError("a callback stopped the training before the first step")
             self.cb_params.net_outputs = np.float32(before["loss"])
@@ -192,7 +194,8 @@ def failure_observer(config: RunConfig, folder: Path) -> dumps.FirstFailure | No
 
 def _restore(request: RunRequest, description: RunDescription, journal: Journal) -> dict[str, Any]:
     """Restore model and journal, and record the config and code with which the run continues. Raises as `restore`."""
-    before = restore(description, request.config.checkpoint.prefix, journal, request.force)
+    is_told = bool(request.overrides)
+    before = restore(description, request.config.checkpoint, journal, request.force, goes_on=is_told)
     if before:
         write_json(request.folder / rundir.CONFIG, request.resolved)
     write_copies(request.folder, loaded_files())  # without a checkpoint too: they may not have been complete
@@ -202,22 +205,31 @@ def _restore(request: RunRequest, description: RunDescription, journal: Journal)
 def _train(
     request: RunRequest, description: RunDescription, step_graph: StepGraphWriter, metrics: MetricsJournal
 ) -> CallbackParameters:
-    settings, monitor = request.config.checkpoint, RunMonitor()
+    settings, monitor, experiment = request.config.checkpoint, RunMonitor(), description.experiment
     with Interruption() as interruption:
-        callbacks = [description.stopwatch, monitor, *_observers(request, description, step_graph, metrics)]
+        configured = list(_configured(request, experiment))
+        manifest = ManifestWriter(request.folder / rundir.MANIFEST, description.manifest)
+        callbacks: list[Callback] = [description.stopwatch, monitor, metrics, *configured, manifest, step_graph]
+        if request.config.eval.every == "epoch":
+            callbacks.append(Evaluation(experiment, metrics))
+        signals: Signals = interruption
         if world().size > 1:
             callbacks.append(signals := start_up.SynchronizeSignals(interruption))
-            callbacks.append(Checkpointer(description, settings, metrics.journal, signals))
-        else:
-            callbacks.append(Checkpointer(description, settings, metrics.journal, interruption))
-        execute_steps(request.config, description.experiment, callbacks, description.before)
+        callbacks.append(Checkpointer(description, settings, metrics.journal, signals, configured))
+        execute_steps(request.config, experiment, callbacks, description.before)
     return monitor.ended(description.before)
 
 
 def execute_steps(
     config: RunConfig, experiment: Experiment, callbacks: Sequence[Callback], before: dict[str, Any]
 ) -> None:
-    """Execute the training steps that follow those of `before`, the progress recorded by a checkpoint."""
+    """Execute the training steps that follow those of `before`, the progress recorded by a checkpoint.
+
+    A run that a callback has stopped makes no further ones: only what follows the training is left.
+    """
+    if ENDED in before:
+        start_up.training_begins(world())
+        return
     experiment.model.train(
         config.epochs,
         experiment.train_data,
@@ -227,18 +239,6 @@ def execute_steps(
         max_steps=config.max_steps,
         first_step=int(before.get("global_step", 0)),
     )
-
-
-def _observers(
-    request: RunRequest, description: RunDescription, step_graph: StepGraphWriter, metrics: MetricsJournal
-) -> list[Callback]:
-    experiment = description.experiment
-    configured = _configured(request, experiment)
-    manifest = ManifestWriter(request.folder / rundir.MANIFEST, description.manifest)
-    callbacks: list[Callback] = [metrics, *configured, manifest, step_graph]
-    if request.config.eval.every == "epoch":
-        callbacks.append(Evaluation(experiment, metrics))
-    return callbacks
 
 
 def _configured(request: RunRequest, experiment: Experiment) -> Iterator[Callback]:

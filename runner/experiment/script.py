@@ -29,8 +29,16 @@ from runner.config.schema import CheckpointSettings, RunConfig
 from runner.dataset.pipeline import Dataset
 from runner.errors import BusyError, ConfigError, DataError, StorageError, changed_rows, known_names
 from runner.experiment.build import Experiment
-from runner.experiment.callbacks import Checkpointer, MetricsJournal, restore
-from runner.experiment.manifest import ManifestWriter, RunDescription, Stopwatch, Subject, config_hash, write_copies
+from runner.experiment.callbacks import ENDED, Checkpointer, MetricsJournal, restore
+from runner.experiment.manifest import (
+    ManifestWriter,
+    RunDescription,
+    Stopwatch,
+    Subject,
+    config_hash,
+    cores_of,
+    write_copies,
+)
 from runner.experiment.observers import StepGraphWriter
 from runner.experiment.results import write_networks
 from runner.experiment.run import (
@@ -43,6 +51,7 @@ from runner.host import files, json as stored
 from runner.host.console import LOG, Console
 from runner.host.files import Journal, storage_errors, write_json
 from runner.host.json import flat
+from runner.host.machine import as_on_cores
 from runner.host.process import Interruption, exit_codes, stopped_by_signals
 from runner.host.seed import get_seed
 from runner.train.callback import Callback, CallbackList, CallbackParameters
@@ -258,16 +267,17 @@ class RecordedRun:
         splits = {"train": train_dataset} | ({} if test_dataset is None else {"test": test_dataset})
         experiment = Experiment(model, train_dataset, train_dataset if test_dataset is None else test_dataset, last)
         description, manifest = self._describe(experiment, splits, epoch_steps=steps, sunk=sunk)
-        monitor, step_graph = RunMonitor(), StepGraphWriter(experiment, self.folder)
+        monitor, own, step_graph = RunMonitor(), CallbackList(callbacks).list, StepGraphWriter(experiment, self.folder)
         self._restore(description)
         with Interruption() as interruption:
-            observers = [self._stopwatch, monitor, self._metrics, manifest, *CallbackList(callbacks), step_graph]
+            observers = [self._stopwatch, monitor, self._metrics, manifest, *own, step_graph]
             if test_dataset is not None:
                 observers.append(Evaluation(experiment, self._metrics))
-            observers.append(Checkpointer(description, self._settings, self._journal, interruption))
+            observers.append(Checkpointer(description, self._settings, self._journal, interruption, own))
             first = int(description.before.get("global_step", 0))
             made = train_dataset, observers, dataset_sink_mode, sink_size
-            model.train(epoch, *made, max_steps=max_steps, first_step=first)
+            if ENDED not in description.before:
+                model.train(epoch, *made, max_steps=max_steps, first_step=first)
         self._cb_params = monitor.ended(description.before)
         if test_dataset is not None:
             self._evaluate(experiment)
@@ -330,7 +340,7 @@ class RecordedRun:
 
     def _restore(self, description: RunDescription) -> None:
         if self.resumed:
-            description.before = restore(description, self._settings.prefix, self._journal, self._force)
+            description.before = restore(description, self._settings, self._journal, self._force, goes_on=True)
         write_copies(self.folder, self._subject.code)
 
     def _manifest(self, description: RunDescription) -> ManifestWriter:
@@ -502,6 +512,7 @@ def _running(subject: ScriptSubject, settings: RunConfig, resumed: bool, force: 
         Console() as console,
         rundir.kept_status(subject.folder, subject.names, console, resumed) as status,
         closing(Journal(subject.folder / rundir.METRICS)) as journal,
+        as_on_cores(next(iter(cores_of(subject.folder)), None) if resumed else None),
         _tracked(subject, settings, resumed) as summary,
     ):
         run = RecordedRun(subject, settings.checkpoint, journal, status, resumed=resumed, force=force)

@@ -24,7 +24,7 @@ from runner.nn.wrap import StepCell
 from runner.observe import dump
 from runner.ops.random import random_counter
 from runner.train.callback import CallbackList, CallbackParameters, RunContext, StepValues
-from runner.train.callback.base import Event
+from runner.train.callback.base import NO_LOSSES, Event
 
 MakeSteps = Callable[[int, Callable[[], bool]], np.ndarray]
 
@@ -42,10 +42,10 @@ def run_epochs(make: MakeSteps, hooks: CallbackList, run_context: RunContext, to
     for number in range(first, last + 1):
         if run_context.get_stop_requested():
             break
-        cb_params.cur_epoch_num = number + 1
+        cb_params.cur_epoch_num, cb_params.losses = number + 1, NO_LOSSES
         fire("epoch_begin")
         end = min(total, cb_params.cur_epoch_num * cb_params.batch_num)
-        losses: list[np.ndarray] = []  # of the steps since the last step_end
+        losses = [cb_params.losses] if len(cb_params.losses) else []  # since the last step_end, also before a resume
         while cb_params.cur_step_num < end and not run_context.get_stop_requested():
             fire("step_begin")
             left = min(chunk, end - cb_params.cur_step_num)

@@ -16,8 +16,6 @@ from contextlib import ExitStack, closing, contextmanager, nullcontext
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-
 from runner import compile as compiler, context, nn
 from runner.communication.settings import get_auto_parallel_context, is_data_parallel, settings
 from runner.core.graph import GraphObserver, ValueObserver
@@ -39,6 +37,7 @@ from runner.ops.random import random_counter
 from runner.train import amp, profile
 from runner.train.amp import LossScaleManager
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
+from runner.train.callback.base import NO_LOSSES
 from runner.train.loop import FailureReplay, GradientObserver, MakeSteps, StepByStep, run_epochs, with_elements
 from runner.train.sink import Sink
 from runner.types import TensorType
@@ -453,7 +452,7 @@ class Model(KeywordNames):
             list_callback=hooks,
             cur_epoch_num=0,
             cur_step_num=0,
-            losses=np.zeros(0, np.float32),
+            losses=NO_LOSSES,
             net_outputs=None,
             train_dataset_element=None,
             parallel_mode=settings()["parallel_mode"],

@@ -1,1 +1,1 @@
-"""A project of runner: a network, and data to train it with."""
+"""A project of runner: a network, data to train it with, and a callback."""

@@ -20,6 +20,10 @@ def run(folder, *overrides):
     return runner.run(["+experiment=first", "callbacks=quiet", f"hydra.run.dir={folder}", *overrides])
 
 
+def test_a_training_stops_when_it_no_longer_improves(tmp_path):
+    assert run(tmp_path, "callbacks.patience.steps=5", "~expect")["steps"] < 600
+
+
 def test_both_modes_make_the_same_step(tmp_path):
     losses = [run(tmp_path / mode, f"mode={mode}", "max_steps=1", "~expect")["loss"] for mode in ("graph", "pynative")]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 FILES = {
     *(".gitignore", "README.md", "pyproject.toml", ".github/workflows/ci.yml", "tests/test_orchard.py"),
     *("conf/experiment/first.yaml", "conf/experiment/second.yaml"),
-    *("orchard/__init__.py", "orchard/data.py", "orchard/networks.py"),
+    *("orchard/__init__.py", "orchard/callbacks.py", "orchard/data.py", "orchard/networks.py"),
 }
 
 
@@ -43,7 +43,7 @@ def test_the_project_works(place):
     assert call("runner", "new", "demo") == "project: demo\nnext: cd demo && runner +experiment=first && pytest\n"
     assert "accuracy" in call("runner", "+experiment=first", "callbacks=quiet", cwd=place / "demo")
     assert "accuracy" in call("runner", "+experiment=second", "epochs=1", "callbacks=quiet", cwd=place / "demo")
-    assert "3 passed" in call("pytest", "-q", "-p", "no:randomly", "-p", "no:xdist", cwd=place / "demo")
+    assert "4 passed" in call("pytest", "-q", "-p", "no:randomly", "-p", "no:xdist", cwd=place / "demo")
     (run, *_) = sorted((place / "demo" / "outputs").glob("*/*"))
     assert "accuracy" in call("runner", "eval", str(run), "eval.split=train", cwd=place / "demo")
     environment["COMP_LINE"] = "runner dataset=sp"  # the project's dataset, as its runs have registered it

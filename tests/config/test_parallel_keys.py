@@ -56,6 +56,7 @@ def test_what_one_process_can(line):
         (("parallel.gradients_mean=true",), "add parallel=data_parallel first"),
         (("parallel=data_parallel", "parallel.device_num=0"), "1 to 4096"),
         (("parallel=data_parallel", "parallel.timeout_seconds=0"), "above 0"),
+        (("parallel=data_parallel", "parallel.heartbeat_minutes=0"), "above 0"),
         (("parallel=data_parallel", "parallel.timeout_seconds=soon"), "not a number"),
         (("parallel=data_parallel", "parallel.sync_batch_norm=1"), "not true or false"),
         (("parallel.sync_batch_norm=true",), "add parallel=data_parallel first"),

@@ -93,14 +93,14 @@ class Identity(nn.Cell):
         return x
 
 
-def trained(batch, step_size, mode):
+def trained(batch, step_size, mode, first_step=0):
     runner.context.set_context(mode=mode)
     events = []
     waited = Waited(events, step_size)
     data = ds.NumpySlicesDataset(([1.0, 2.0, 3.0, 4.0], [0, 0, 0, 0]), ["x", "y"], shuffle=False)
     data = data.map(lambda x: x, callbacks=waited).batch(batch)
     callbacks = [Steps(events), waited]
-    runner.Model(Identity()).train(2, data, callbacks=callbacks, dataset_sink_mode=False)
+    runner.Model(Identity()).train(2, data, callbacks=callbacks, dataset_sink_mode=False, first_step=first_step)
     return events
 
 
@@ -114,6 +114,14 @@ def test_rows_wait_for_the_training_step_before(mode):
         ("ds step", 2, 5, 2),
         ("step", 3),
         ("ds step", 2, 7, 3),
+        ("step", 4),
+    ]
+
+
+def test_a_training_that_continues_has_reached_the_epoch_before():
+    assert trained(2, 2, runner.context.PYNATIVE_MODE, first_step=2)[-3:] == [
+        ("step", 3),
+        ("ds step", 2, 3, 3),
         ("step", 4),
     ]
 

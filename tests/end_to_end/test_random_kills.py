@@ -1,6 +1,6 @@
 """Runs, sweeps and ranks that are killed (-9) at random moments, and resumed: their bytes are those of whole ones.
 
-Each kind has two runs here, and fifty in `make soak`: 300.
+Each kind has two runs here, and fifty in `make soak`: 400.
 """
 
 import random
@@ -21,6 +21,7 @@ SMALL = (
     ),
     *("optimizer.learning_rate=0.05", "epochs=12"),
 )
+STOPPED = ("callbacks.early_stopping=true", "eval.every=epoch")
 RANKS = ("parallel=data_parallel", "parallel.gradients_mean=true")
 KINDS: Mapping[str, tuple[str, ...]] = {
     "graph": ("mode=graph", "dataset_sink_mode=false"),
@@ -29,8 +30,22 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "augmented": ("mode=graph", "dataset.augment=true", "dataset.image_size=32", "dataset.num_parallel_workers=2"),
     "sweep": ("-m", "mode=graph", "seed=1,2,3", "hydra/launcher=pool"),
     "ranks": ("mode=graph", *RANKS),
+    "callbacks": ("mode=graph", *STOPPED),
+    "callbacks of ranks": ("mode=graph", *RANKS, *STOPPED),
 }
 LAST = "CKP-12_4"
+# The run stops behind its fifth epoch, at a step that no checkpoint is due at.
+LAST_OF_STOPPED = "CKP-5_4"
+CODE = '''
+from runner import register
+from runner.train.callback import Callback, EarlyStopping
+
+
+@register.callback("early_stopping")
+def early_stopping() -> Callback:
+    """Stops after the fifth epoch."""
+    return EarlyStopping(min_delta=10.0, patience=3)
+'''
 
 
 def words_of(kind: str, folder: str) -> tuple[str, ...]:
@@ -40,9 +55,11 @@ def words_of(kind: str, folder: str) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("kind", [*thinned(KINDS, every=3)])
 def test_killed_at_random_and_resumed_to_the_same_bytes(tmp_path, kind, record_property):
-    if kind == "ranks":
+    if "ranks" in kind:
         pytest.importorskip("mpi4py")
-    launcher = MPIRUN if kind == "ranks" else ()
-    effective = check_kills(lambda folder: words_of(kind, folder), tmp_path, random.Random(kind), KILLS, LAST, launcher)
+    (tmp_path / "own.py").write_text(CODE)
+    (tmp_path / "runner.toml").write_text('code = ["own.py"]\n')
+    launcher, last = MPIRUN if "ranks" in kind else (), LAST_OF_STOPPED if "callbacks" in kind else LAST
+    effective = check_kills(lambda folder: words_of(kind, folder), tmp_path, random.Random(kind), KILLS, last, launcher)
     record_property("kills", effective)
     print(f"{kind}: {effective} effective kills")

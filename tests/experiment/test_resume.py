@@ -1,7 +1,6 @@
 """A run that is killed anywhere and resumed ends with the bytes of one that was not."""
 
 import errno
-import hashlib
 import itertools
 import json
 import os
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from deaths import Dead, die_at, status_of, traces
 from patience import PATIENCE, wait_until
 from soak import SOAK, thinned
 
@@ -21,11 +21,9 @@ from runner import nn, ops
 from runner.compile.session import Session
 from runner.errors import BusyError, ConfigError, DataError
 from runner.experiment.resume import resume
-from runner.host import files
+from runner.host import files, machine
 from runner.train.checkpoint import state
 
-TIMES = ("init_seconds", "compile_seconds", "first_loss_seconds", "train_seconds", "steps_per_second", "peak_rss_mb")
-OF_THE_PROCESS = (*TIMES, "run_dir", "host_interactions")
 # 160 samples are 5 batches: 40 steps are 8 epochs.
 SMALL = (
     "dataset=synthetic",
@@ -42,47 +40,8 @@ SINKS = {"off": UNSUNK, "-1": ("epochs=8",), "7": ("sink_size=7", "epochs=6")}
 AUGMENTED = (("graph", "7"), ("graph", "off"), ("graph", "-1"), ("pynative", "off"))
 
 
-class Dead(BaseException):
-    """The process is gone: nothing may be written any more, not by any cleanup either."""
-
-
-def die_at(monkeypatch, number: int, only: str = ""):
-    """Let the operations from number `number` (from 1) on fail; `only` counts those on one file name."""
-    count, unlink = 0, Path.unlink
-
-    def before(operation: str, path: Path) -> None:
-        nonlocal count
-        count += not only or (operation == "write" and path.name == only)
-        if count >= number:
-            raise Dead
-
-    def unlinked(path: Path, missing_ok: bool = False) -> None:
-        if count >= number:  # a temporary file stays
-            raise Dead
-        unlink(path, missing_ok)
-
-    monkeypatch.setattr(files, "before_operation", before)
-    monkeypatch.setattr(Path, "unlink", unlinked)
-
-
 def run(folder: Path, *overrides: str) -> None:
     runner.run([*SMALL, *overrides, f"hydra.run.dir={folder}"])
-
-
-def traces(folder: Path) -> dict[str, object]:
-    """What must not depend on where a run was killed: every file, and the summary without times."""
-    found: dict[str, object] = {}
-    for path in sorted(folder.rglob("*")):
-        name = str(path.relative_to(folder))
-        if path.is_file() and not name.startswith((".hydra", ".lock", "status.json", "manifest.json")):
-            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
-    summary = json.loads((folder / "summary.json").read_text())
-    found["summary.json"] = {key: value for key, value in summary.items() if key not in OF_THE_PROCESS}
-    return found
-
-
-def status_of(folder: Path) -> str:
-    return json.loads((folder / "status.json").read_text())["status"]
 
 
 def killed_and_resumed(monkeypatch, folder: Path, overrides: tuple[str, ...], number: int, only: str = "") -> bool:
@@ -333,6 +292,51 @@ def test_more_epochs_go_on_with_a_finished_run(tmp_path):
         next((tmp_path / name / "checkpoints").glob("*/state.safetensors")).read_bytes() for name in ("whole", "part")
     )
     assert whole == part
+
+
+def on_cores(monkeypatch, number: int) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(number)), raising=False)
+    monkeypatch.setattr(machine, "cpu_limit", lambda root=None: None)
+
+
+# A batch of which a step keeps two threads busy: onnxruntime divides its sums by their number.
+BUSY = ("mode=graph", "dataset=synthetic", "dataset.num_samples=1024", "dataset.batch_size=256", "epochs=4")
+BUSY_STEPS = (*BUSY, "callbacks=quiet", "checkpoint.every_steps=4", "eval.every=epoch")
+
+
+@pytest.mark.parametrize("sink", ["dataset_sink_mode=false", "sink_size=-1"])
+@pytest.mark.parametrize(("first", "then"), [(2, 1), (1, 2)])
+def test_a_run_that_is_resumed_on_other_cores_keeps_its_threads(tmp_path, monkeypatch, caplog, first, then, sink):
+    def execute(folder: str) -> None:
+        runner.run([*BUSY_STEPS, sink, f"hydra.run.dir={tmp_path / folder}"])
+
+    on_cores(monkeypatch, first)
+    execute("whole")
+    expected = traces(tmp_path / "whole")
+    on_cores(monkeypatch, then)
+    execute("others")
+    assert traces(tmp_path / "others") != expected  # otherwise this test shows nothing
+    on_cores(monkeypatch, first)
+    with monkeypatch.context() as patch:
+        die_at(patch, 6, "metrics.jsonl")
+        with pytest.raises(Dead):
+            execute("killed")
+    on_cores(monkeypatch, then)
+    resume(tmp_path / "killed")
+    assert traces(tmp_path / "killed") == expected
+    manifests = [json.loads((tmp_path / name / "manifest.json").read_text()) for name in ("whole", "killed")]
+    assert [(found["cores"], found["threads"]) for found in manifests] == [([first], first)] * 2
+    assert f"usable cores: {first} where the run began, {then} here" in caplog.text
+
+
+def test_threads_of_the_user_are_those_of_a_resumed_run(tmp_path, monkeypatch):
+    """They need --force, as any key that bits depend on."""
+    on_cores(monkeypatch, 2)
+    runner.run([*BUSY_STEPS, "max_steps=4", f"hydra.run.dir={tmp_path / 'run'}"])
+    with pytest.raises(ConfigError, match=r"device\.threads"):
+        resume(tmp_path / "run", ["max_steps=6", "device.threads=3"])
+    resume(tmp_path / "run", ["max_steps=6", "device.threads=3"], force=True)
+    assert json.loads((tmp_path / "run/manifest.json").read_text())["threads"] == 3
 
 
 def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(tmp_path, caplog):

@@ -54,7 +54,7 @@ SUMMARY = (
 )
 MANIFEST = (
     *("experiment", "seed", "config_sha256", "data_sha256", "mode", "device", "providers", "optimization_level"),
-    *("threads", "packages", "cpu", "git"),
+    *("threads", "cores", "packages", "cpu", "git"),
 )
 STATUS = (
     *(

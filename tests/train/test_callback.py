@@ -158,7 +158,7 @@ def test_a_list_calls_its_callbacks_in_order(hook):
 
 def test_every_hook_of_a_callback_is_an_event():
     hooks = {name for name, hook in vars(Callback).items() if callable(hook) and not name.startswith("__")}
-    assert hooks == {*EVENTS, "next_stop", "wants_to_leave", "step_gradients"}
+    assert hooks == {*EVENTS, "next_stop", "wants_to_leave", "step_gradients", "state_dict", "load_state_dict"}
 
 
 @pytest.mark.parametrize(("given", "count"), [(None, 0), ([], 0), (Callback(), 1), ((Callback(), Callback()), 2)])

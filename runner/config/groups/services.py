@@ -491,6 +491,7 @@ class DataParallel(Frozen):
     sync_batch_norm: bool = False  # batch normalization with the statistics of all ranks
     all_reduce_fusion_config: tuple[int, ...] | None = key(None, validate=validate_indices)  # null: one bucket
     timeout_seconds: float = key(300.0, above=0, high=MAX_COUNT)  # wait of processes for each other at start and end
+    heartbeat_minutes: float = key(10.0, above=0, high=MAX_COUNT)  # silence of a process after which the run fails
 
 
 Parallel = StandAlone | DataParallel

@@ -82,8 +82,11 @@ class RankGroup:
     def run(self, request: RunRequest, work: Callable[[RunRequest], dict[str, Any]]) -> dict[str, Any]:
         """The whole run on the first rank; on the others the training, without a summary."""
         self.place = request.folder
-        request = replace(request, config=of_rank(request.config, self.world))
         with start_up.failures_shared(self.world, first_leads=True):
+            if len(cores := request.cores) != self.world.size:  # those of a run that continues are kept
+                cores = tuple(start_up.exchange(self.world, max(1, usable_cores() // self.world.local_size)))
+            config = of_rank(request.config, self.world, cores[self.world.rank])
+            request = replace(request, config=config, cores=cores)
             if not request.config.session.graph_run_mode:  # nothing is trained: the others have nothing to do
                 start_up.training_begins(self.world)
             if self.world.rank == 0:
@@ -117,6 +120,8 @@ def joined(world: World, parallel: DataParallel, failed: RunnerError | None = No
     names = "gradients_mean", "parameter_broadcast", "all_reduce_fusion_config", "sync_batch_norm"
     settings = {name: getattr(parallel, name) for name in names}
     world.limit, world.ended = parallel.timeout_seconds, False
+    if world.heartbeat is not None:
+        world.heartbeat.allow(60 * parallel.heartbeat_minutes)
     try:
         with start_up.failures_shared(world):
             if failed is not None:
@@ -152,11 +157,11 @@ def _leave(group: RankGroup, error: BaseException) -> None:
     group.abort(str(error) or type(error).__name__, exit_code(error))
 
 
-def of_rank(config: RunConfig, world: World) -> RunConfig:
-    """The config of one rank: its own card and its share of the cores; only the first rank has a print file."""
+def of_rank(config: RunConfig, world: World, cores: int) -> RunConfig:
+    """The config of one rank: its own card, a thread for each of its cores; only the first rank has a print file."""
     device = config.device
-    threads = device.threads or max(1, usable_cores() // world.local_size)
-    device = replace(device, id=0 if device.card is None else world.local_rank, threads=threads)
+    number = 0 if device.card is None else world.local_rank
+    device = replace(device, id=number, threads=device.threads or cores)
     return replace(config, device=device, print_file_path=None if world.rank else config.print_file_path)
 
 

@@ -12,6 +12,7 @@ from runner.config.schema import RunConfig, RunRequest
 from runner.errors import RunnerError
 from runner.experiment import ranks
 from runner.host.console import LOG
+from runner.host.machine import as_on_cores
 
 T = TypeVar("T")
 
@@ -24,8 +25,12 @@ class OneProcess:
         return compute()
 
     def run(self, request: RunRequest, work: Callable[[RunRequest], dict[str, Any]]) -> dict[str, Any]:
-        """Execute this rank's part of a run; `work` is that of the first rank, and returns the summary."""
-        return work(request)
+        """Execute this rank's part of a run; `work` is that of the first rank, and returns the summary.
+
+        A run that continues divides its work as it did before, whatever cores there are now: the bits depend on it.
+        """
+        with as_on_cores(None if request.config.device.threads else next(iter(request.cores), None)):
+            return work(request)
 
 
 @contextmanager

@@ -95,11 +95,13 @@ def _common_error(every: Sequence[Mapping[str, Any]], own: int, failed: RunnerEr
 # Keeping the ranks of a data-parallel run in step: equal initial state, equal dumped steps, one step to stop at.
 
 NUMBERS = {kind: number for number, kind in KINDS.items()}
+STOP = 1 << 8  # added to the number of a signal: a callback has requested a stop
 
 
 class SynchronizeSignals(Callback):
     """All-reduces signals after every step: when one rank received a signal, all ranks stop at this step.
 
+    The same for stops that callbacks of the first rank request, after every step and around every epoch.
     All begin the first epoch at the same time: before it, an error of one rank is an error of all.
     `requested` is the exception of that signal, on all ranks after the same step. A signal that a rank receives after
     the reduction counts for the next step: stopping alone, it would leave the others waiting for its gradients.
@@ -113,14 +115,24 @@ class SynchronizeSignals(Callback):
         if world().limit is not None:  # no step is running that could end first
             with self.interruption.raised_at_once():
                 training_begins(world())
+        self._reduced(0, run_context)
 
     def end(self, run_context: RunContext) -> None:
         training_begins(world())  # no epoch was left
 
+    def epoch_end(self, run_context: RunContext) -> None:
+        self._reduced(0, run_context)
+
+    def _reduced(self, received: int, run_context: RunContext) -> int:
+        """The signal that a rank has received, or 0, on all ranks; they request a stop as well if one of them does."""
+        numbers = world().gathered(received + STOP * run_context.get_stop_requested())
+        if max(numbers) >= STOP:
+            run_context.request_stop()
+        return max(number % STOP for number in numbers)
+
     def step_end(self, run_context: RunContext) -> None:
         received = self.interruption.requested
-        found = max(world().gathered(NUMBERS[received] if received else 0))
-        if found:
+        if found := self._reduced(NUMBERS[received] if received else 0, run_context):
             self.requested = KINDS[signal.Signals(found)]
             if world().rank:  # the first rank saves a checkpoint first
                 raise self.requested

@@ -14,6 +14,7 @@ EVENTS: tuple[Event, ...] = get_args(Event)
 
 
 Arrays = Mapping[str, np.ndarray]
+NO_LOSSES = np.zeros(0, np.float32)
 
 
 class StepValues(Frozen):
@@ -124,6 +125,21 @@ class Callback(KeywordNames):
 
     def end(self, run_context: RunContext) -> None:
         """After the last epoch."""
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """What this callback has to know to go on in a resumed run as if that had not been interrupted, by name.
+
+        None, bools, ints of 64 bits, floats, text, lists and dicts of these, and arrays and numbers of numpy
+        (`runner/train/callback/state.py` has the limits). It is called for every checkpoint. {} says that there is
+        nothing to keep; a callback that does not override this, and changes its attributes, is warned about.
+        """
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take what `state_dict` returned at the checkpoint with which a resumed run goes on; tuples are lists.
+
+        Called behind `begin` and the first `epoch_begin`, since that is where in an epoch checkpoints are saved.
+        """
 
     def __enter__(self) -> Self:
         return self

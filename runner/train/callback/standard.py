@@ -18,8 +18,10 @@ from runner import register
 from runner.errors import ConfigError, TrainingError, known_names
 from runner.host import files
 from runner.host.console import LOG
+from runner.host.json import fits
 from runner.nn.cell import Cell
 from runner.train.callback.base import Callback, CallbackParameters, RunContext, step_in_epoch
+from runner.train.callback.state import require_state
 from runner.train.checkpoint.parameters import appended_numbers, save_checkpoint
 from runner.validation.arguments import at_least, flag, one_of, scalar, whole
 from runner.validation.rules import MAX_COUNT, KeywordNames, Rule
@@ -61,7 +63,7 @@ class LossMonitor(Callback):
 class TimeMonitor(Callback):
     """Print the duration of each epoch, in milliseconds; `data_size` is ignored, since the run counts its steps.
 
-    An epoch of which a resumed run executes no step has no line.
+    A resumed run measures its own steps: an epoch of which it executes none has no line.
     """
 
     def __init__(self, data_size: int | None = None) -> None:
@@ -76,31 +78,40 @@ class TimeMonitor(Callback):
         if steps := run_context.original_args().cur_step_num - self._steps:
             print(f"epoch time: {milliseconds:5.3f} ms, per step time: {milliseconds / steps:5.3f} ms", flush=True)
 
+    def state_dict(self) -> dict[str, Any]:
+        return {}  # times are those of a process, and equal checkpoints have equal bytes
+
 
 class EpochMonitor(Callback):
-    """Print one line for each epoch: the mean loss of its steps, and steps per second.
-
-    An epoch that a resumed run enters in its middle has the mean of the steps that are left; without any, no line.
-    """
+    """Print one line for each epoch: the mean loss of its steps, and the steps per second of this process."""
 
     def __init__(self) -> None:
-        self._start, self._losses = 0.0, list[np.ndarray]()
+        self._start, self._steps = 0.0, 0
+        self._sum, self._losses = 0.0, 0  # a loss without reduction is a number per sample
 
     def epoch_begin(self, run_context: RunContext) -> None:
-        self._start, self._losses = time.perf_counter(), []
+        self._start, self._steps = time.perf_counter(), run_context.original_args().cur_step_num
+        self._sum, self._losses = 0.0, 0
 
     def step_end(self, run_context: RunContext) -> None:
-        self._losses.append(run_context.original_args().losses)  # of one step, or of those of a sink
+        losses = run_context.original_args().losses  # of one step, or of those of a sink
+        self._sum += float(losses.sum(dtype=np.float64))
+        self._losses += losses.size
 
     def epoch_end(self, run_context: RunContext) -> None:
         cb_params = run_context.original_args()
         if not self._losses:
             return
-        losses = np.concatenate(self._losses)
-        loss = losses.mean(dtype=np.float64)  # a loss without reduction is a number per sample
-        rate = len(losses) / (time.perf_counter() - self._start)
+        rate = (cb_params.cur_step_num - self._steps) / (time.perf_counter() - self._start)
         epoch = f"epoch {cb_params.cur_epoch_num} of {cb_params.epoch_num}"
-        print(f"{epoch}: loss {loss:.4g}, {rate:.0f} steps/s", flush=True)
+        print(f"{epoch}: loss {self._sum / self._losses:.4g}, {rate:.0f} steps/s", flush=True)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"sum": self._sum, "losses": self._losses}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        require_state(self, fits(state, {"sum": float, "losses": int}), state)
+        self._sum, self._losses = state["sum"], state["losses"]
 
 
 @register.callback("epoch_monitor")
@@ -220,6 +231,25 @@ class ModelCheckpoint(Callback):
         cb_params = run_context.original_args()
         if cb_params.cur_step_num > self._saved_step:
             self._save(cb_params)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The prefix and the kept files, whose ages matter only where seconds or minutes decide what is saved."""
+        now, by_time = self._clock(), self.config.keep_checkpoint_per_n_minutes or self.config.save_checkpoint_seconds
+        ages = {"ages": [now - at for at in (*(at for _, at in self._saved), self._saved_time)]} if by_time else {}
+        kept = [path.name for path, _ in self._saved]
+        return {"prefix": self._run_prefix, "saved_step": self._saved_step, "files": kept, **ages}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The files that the interrupted run has saved since are saved again, under the same names."""
+        names, own = state.get("files", []), re.escape(state.get("prefix", "")) + r"-\d+_\d+" + re.escape(SUFFIX)
+        ages = state.get("ages", [0.0] * (len(names) + 1))
+        is_valid = fits(dict(state), {"prefix": str, "saved_step": int, "files": [str]}) and fits(ages, [float])
+        is_valid = is_valid and len(ages) == len(names) + 1 and all(re.fullmatch(own, name) for name in names)
+        require_state(self, is_valid, state)
+        now = self._clock()
+        *written, self._saved_time = (now - age for age in ages)
+        self._run_prefix, self._saved_step = state["prefix"], state["saved_step"]
+        self._saved = [(self.directory / name, at) for name, at in zip(names, written, strict=True)]
 
     def _due(self, step: int) -> bool:
         if self.config.save_checkpoint_steps:
@@ -361,6 +391,20 @@ class EarlyStopping(Callback):
             repair = "a callback before this one that sets it: run_context.original_args().name = number"
             raise ConfigError("EarlyStopping finds no such number", **rows, repair=repair)
         return float(value)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What it has found so far, and the losses of the present epoch, an array of one axis."""
+        found = {name: getattr(self, name) for name in ("best", "best_epoch", "stopped_epoch")}
+        losses = {"losses": np.concatenate(self._losses)} if self._losses else {}
+        return {**found, "waited": self._waited, **losses}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        losses, kinds = state.get("losses"), {"best_epoch": int, "stopped_epoch": (int, None), "waited": int}
+        is_valid = fits(dict(state), kinds) and type(state.get("best", "")) in (float, type(None))
+        has_losses = isinstance(losses, np.ndarray) and losses.ndim == 1 and losses.dtype.kind == "f"
+        require_state(self, is_valid and (losses is None or has_losses), state)
+        self.best, self.best_epoch, self.stopped_epoch = state["best"], state["best_epoch"], state["stopped_epoch"]
+        self._waited, self._losses = state["waited"], [] if losses is None else [losses]
 
     def _is_better(self, value: float) -> bool:
         if math.isnan(value):

@@ -10,8 +10,10 @@ import numpy as np
 from runner.core.values import Tensor
 from runner.errors import ConfigError, known_names
 from runner.host.console import note_once
+from runner.host.json import fits
 from runner.nn.optim.optimizer import Optimizer
 from runner.train.callback.base import Callback, CallbackParameters, RunContext
+from runner.train.callback.state import require_state
 from runner.train.summary import SummaryRecord, check_export_options
 from runner.validation.arguments import flag, whole
 
@@ -128,6 +130,14 @@ class SummaryCollector(Callback):
             values = {"metrics": cb_params.metrics, "eval_dataset_size": cb_params.batch_num}
             self.record.add_value("eval_lineage", "eval_lineage", values)
         self.record.record(cb_params.cur_step_num)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Whether the first step is in a file already, and whether there are input data; values have files."""
+        return {"first": self._first, "collect_input_data": bool(self._chosen.get("collect_input_data"))}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        require_state(self, fits(dict(state), {"first": bool, "collect_input_data": bool}), state)
+        self._first, self._chosen["collect_input_data"] = state["first"], state["collect_input_data"]
 
     def _collect(self, cb_params: CallbackParameters) -> None:
         """Add the values of this step."""

@@ -1,13 +1,14 @@
 """Checkpoints in runner's format: directories of named arrays, with a manifest for verification.
 
-`{prefix}-{epoch}_{step}/` contains `state.safetensors` and, written last, `MANIFEST.json`. The directory gets its name
-after all of it is synced to the disk. Measured: without this, kills at random moments destroyed 50 of 60 files.
+`{prefix}-{epoch}_{step}/` contains `state.safetensors`, `callbacks.safetensors` where callbacks have arrays, and,
+written last, `MANIFEST.json`. The directory gets its name after all of it is synced to the disk. Measured: without
+this, kills at random moments destroyed 50 of 60 files.
 
 How a resumed run finds its place: `newest` is the valid checkpoint of the highest `progress["global_step"]`, the number
 of steps that were executed. Its arrays are all parameters of the training cell, among them the state of the optimizer,
-its `global_step`, and the loss scale. `runner/experiment/checkpointer.py` writes and restores it, and `Model.train`
+its `global_step`, and the loss scale. `runner/experiment/callbacks.py` writes and restores it, and `Model.train`
 continues with `first_step=global_step`: the place in the epoch follows from this number alone, and nothing about
-a dataset is stored.
+a dataset is stored. What callbacks hold is in `progress`, its arrays apart (`runner/train/callback/state.py`).
 
 Below: the manifest, directories that appear at once, arrays in safetensors, and last `save`, `load`, `newest`, `prune`.
 """
@@ -295,20 +296,29 @@ def _array(dtype: str, shape: list[int], data: bytes) -> np.ndarray:
 
 # Checkpoints: save, load, the newest valid one, and which are deleted.
 
-STATE = "state.safetensors"
+STATE, CALLBACKS = "state.safetensors", "callbacks.safetensors"
+NO_ARRAYS: Mapping[str, np.ndarray] = {}
 
 
 class SavedCheckpoint(Frozen):
-    """A checkpoint: arrays by name, the progress of the run, and the values that a resumed run must share with it."""
+    """A checkpoint: arrays by name, the progress of the run, and the values that a resumed run must share with it.
+
+    `callbacks` are the arrays of callbacks; `progress` says whose they are.
+    """
 
     folder: Path
     arrays: dict[str, np.ndarray]
     progress: dict[str, Any]
     identity: dict[str, Any]
+    callbacks: dict[str, np.ndarray]
 
 
 def save(
-    folder: Path, arrays: Mapping[str, np.ndarray], progress: Mapping[str, Any], identity: Mapping[str, Any]
+    folder: Path,
+    arrays: Mapping[str, np.ndarray],
+    progress: Mapping[str, Any],
+    identity: Mapping[str, Any],
+    callbacks: Mapping[str, np.ndarray] = NO_ARRAYS,
 ) -> Path:
     """Write a checkpoint under the name `folder`; equal arguments give equal bytes.
 
@@ -316,13 +326,14 @@ def save(
     checkpoint of this name is replaced. Raises ConfigError for arrays that cannot be saved and for a directory with
     other files, StorageError when writing fails.
     """
-    foreign = sorted(set(files.names(folder)) - {STATE, MANIFEST})
+    foreign = sorted(set(files.names(folder)) - {STATE, CALLBACKS, MANIFEST})
     if foreign:
         raise ConfigError("cannot replace a directory that is not a checkpoint", directory=folder, has=some(foreign, 5))
-    content = encode(arrays)
-    text = text_of({STATE: CheckpointFile.of(content)}, progress, identity)
+    contents = {STATE: encode(arrays)} | ({CALLBACKS: encode(callbacks)} if callbacks else {})
+    parts = {name: CheckpointFile.of(content) for name, content in contents.items()}
+    text = text_of(parts, progress, identity)
     files.make_directory(folder.parent)
-    write_folder(folder, {STATE: content, MANIFEST: text})
+    write_folder(folder, {**contents, MANIFEST: text})
     return folder
 
 
@@ -336,10 +347,10 @@ def load(path: Path | str) -> SavedCheckpoint:
         raise DataError("there is no such checkpoint", file=folder)
     found = read(folder)
     try:
-        arrays = decode(_content(folder, found), folder / STATE)
+        arrays = {name: decode(content, folder / name) for name, content in _contents(folder, found).items()}
     except DataError as error:
         raise error.add(repair=REPAIR) from None
-    return SavedCheckpoint(folder, arrays, found.progress, found.identity)
+    return SavedCheckpoint(folder, arrays[STATE], found.progress, found.identity, arrays.get(CALLBACKS, {}))
 
 
 def state_file(checkpoint: Path) -> Path:
@@ -418,13 +429,17 @@ def _is_valid(candidate: _Candidate) -> bool:
     return True
 
 
-def _content(folder: Path, known: Manifest) -> bytes:
-    """The verified bytes of the arrays. Raises DataError."""
-    expected, found = {STATE, MANIFEST}, set(files.names(folder))
-    if found != expected or set(known.files) != {STATE}:
+def _contents(folder: Path, known: Manifest) -> dict[str, bytes]:
+    """The verified bytes of the files with arrays. Raises DataError."""
+    expected, found = {STATE, MANIFEST} | ({CALLBACKS} & set(known.files)), set(files.names(folder))
+    if found != expected or {*known.files, MANIFEST} != expected:
         rows = {"file": folder, "expected": some(sorted(expected), 5), "found": some(sorted(found), 5)}
         raise DataError("a checkpoint has missing or surplus files", **rows)
-    path, part = folder / STATE, known.files[STATE]
+    return {name: _content(folder / name, part) for name, part in known.files.items()}
+
+
+def _content(path: Path, part: CheckpointFile) -> bytes:
+    """The verified bytes of a file. Raises DataError."""
     content = files.read_bytes(path, part.size)
     if len(content) != part.size:
         damaged(path, f"{part.size} bytes", f"{len(content)} bytes")

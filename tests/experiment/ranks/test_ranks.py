@@ -222,6 +222,86 @@ def test_a_rank_that_is_killed_takes_the_others_along(place, uninterrupted):
     resumed(folder, uninterrupted)
 
 
+def test_ranks_that_are_resumed_on_other_cores_keep_their_threads(place, uninterrupted):
+    """As if the run had begun on seven cores, four of them for the second rank."""
+    folder = shutil.copytree(uninterrupted, place / "cores")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert len(manifest["cores"]) == 2
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "cores": [3, 4]}))
+    code, _, err = mpirun(2, "-m", "runner", "resume", folder, "epochs=9")
+    assert code == 0, err
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert (manifest["cores"], manifest["threads"]) == ([3, 4], 3)
+
+
+@pytest.mark.parametrize("rank", [1, 0])
+def test_a_rank_that_gives_no_sign_of_life_ends_all_of_them(place, uninterrupted, rank):
+    """It is stopped, as by a host that is gone or a cut link: nothing closes its connections."""
+    folder, brief = place / f"stopped-{rank}", "parallel.heartbeat_minutes=0.1"
+    words = [*LENET, *SMALL, *TOGETHER, brief, f"hydra.run.dir={folder}"]
+    code, _, err = mpirun(2, HERE / "rank_failure.py", rank, 23, "SIGSTOP", *words)
+    assert code == 1
+    assert err.count("TrainingError: a rank gives no sign of life") == 1
+    assert re.search(rf"\n  missing +{rank} of 2 on \S+\n", err)
+    assert "runner resume RUN_DIR" in err
+    status = RunRecord(folder).status
+    assert (status["status"], status["exit_code"]) == ("failed", 1)
+    assert "parallel.heartbeat_minutes" in status["error"]
+    resumed(folder, uninterrupted)
+
+
+def test_ranks_that_compute_for_longer_than_the_allowed_silence(tmp_path):
+    """The first one evaluates, or whatever keeps it busy: it lives."""
+    (tmp_path / "own.py").write_text(BUSY)
+    (tmp_path / "runner.toml").write_text('code = ["own.py"]')
+    words = [*LENET, *SMALL, *TOGETHER, "callbacks.busy=true", "parallel.heartbeat_minutes=0.05", "epochs=1"]
+    code, _, err = mpirun(2, "-m", "runner", *words, "hydra.run.dir=run", cwd=tmp_path)
+    assert code == 0, err
+
+
+BUSY = """
+import time
+
+from runner import register
+from runner.train.callback import LambdaCallback
+
+
+@register.callback("busy")
+def busy() -> LambdaCallback:
+    "Busy for twice the allowed silence."
+    def compute(run_context):
+        end = time.monotonic() + 6
+        while time.monotonic() < end:
+            sum(range(1000))
+
+    return LambdaCallback(epoch_end=compute)
+"""
+EARLY = """
+from runner import register
+from runner.train.callback import Callback, EarlyStopping
+
+
+@register.callback("early")
+def early() -> Callback:
+    "Stops after the third epoch."
+    return EarlyStopping(min_delta=10.0, patience=1)
+"""
+
+
+@pytest.mark.parametrize("kind", ["none", "SIGKILL"])
+def test_a_callback_of_the_first_rank_stops_all_of_them(tmp_path, kind):
+    """The others would wait for its next step; also where it is killed in the third epoch, and goes on."""
+    (tmp_path / "own.py").write_text(EARLY)
+    (tmp_path / "runner.toml").write_text('code = ["own.py"]')
+    words = [*LENET, *SMALL, *TOGETHER, "callbacks.early=true", "hydra.run.dir=run"]
+    code, _, err = mpirun(2, HERE / "rank_failure.py", 0, 13, kind, *words, cwd=tmp_path)
+    assert code == (0 if kind == "none" else 9), err
+    if kind != "none":
+        code, _, err = mpirun(2, "-m", "runner", "resume", "run", cwd=tmp_path)
+        assert code == 0, err
+    assert len(losses(tmp_path / "run")) == 15
+
+
 def test_other_numbers_of_ranks_do_not_go_on(place, uninterrupted):
     folder = shutil.copytree(uninterrupted, place / "other")
     code, _, err = mpirun(3, "-m", "runner", "resume", folder, "epochs=12", "dataset.batch_size=33", "--force")

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from runner import dtype
-from runner.errors import ConfigError
+from runner.errors import ConfigError, DataError
 from runner.train.checkpoint import state
 
 
@@ -172,3 +172,28 @@ def test_pruning_needs_a_number(tmp_path, keep_max):
     with pytest.raises(ConfigError) as error:
         state.prune(tmp_path, "CKP", keep_max)
     assert str(error.value) == f"ConfigError: keep_max must be a whole number of at least 1\n  given  {keep_max!r}"
+
+
+def test_arrays_of_callbacks_have_a_file_of_their_own(tmp_path):
+    """Weights are what is read from a checkpoint elsewhere: the file with them has no others."""
+    losses = {"losses": np.arange(5, dtype=np.float32), "EarlyStopping/0": np.zeros((), np.int64)}
+    path = state.save(tmp_path / "CKP-1_7", ARRAYS, PROGRESS, IDENTITY, losses)
+    assert names(path) == ["MANIFEST.json", "callbacks.safetensors", "state.safetensors"]
+    found = state.load(path)
+    assert is_what_was_saved(found)
+    assert same(found.callbacks, losses)
+    content = (path / "callbacks.safetensors").read_bytes()
+    for place in range(0, len(content), 7):
+        damaged = bytearray(content)
+        damaged[place] ^= 1
+        (path / "callbacks.safetensors").write_bytes(damaged)
+        with pytest.raises(DataError, match="damaged"):
+            state.load(path)
+    (path / "callbacks.safetensors").unlink()
+    with pytest.raises(DataError, match="missing or surplus files"):
+        state.load(path)
+    saved(tmp_path)  # one without such arrays replaces it
+    assert state.load(path).callbacks == {}
+    (path / "callbacks.safetensors").write_bytes(content)
+    with pytest.raises(DataError, match="missing or surplus files"):
+        state.load(path)
