@@ -13,6 +13,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -20,7 +21,7 @@ import numpy as np
 
 from runner import compile as compiler, context, nn
 from runner.communication.settings import get_auto_parallel_context, is_data_parallel, settings
-from runner.core.graph import GraphObserver, ValueObserver
+from runner.core.graph import NO_VALUES, GraphObserver, ValueObserver
 from runner.core.precision import Policy, use_precision
 from runner.core.source import SourceLine, is_users
 from runner.core.values import Tensor
@@ -32,7 +33,7 @@ from runner.host.threads import kernel_threads
 from runner.nn import wrap
 from runner.nn.cell import Cell
 from runner.nn.metrics.base import AnyMetric, attach, checked_metrics, update_metrics
-from runner.nn.steps import EagerStep, GraphStep, Step
+from runner.nn.steps import EagerStep, GraphStep, Step, run_observed
 from runner.observe import dump
 from runner.ops.convolution.winograd import winograd_kernels
 from runner.ops.random import random_counter
@@ -186,7 +187,7 @@ def _output_places(eval_network: nn.Cell | None, eval_indexes: Sequence[int] | N
 
 
 def evaluate(
-    step: Step,
+    step: Callable[[tuple[np.ndarray, ...]], list[np.ndarray]],
     metrics: Mapping[str, AnyMetric],
     places: Sequence[int] | None,
     hooks: CallbackList,
@@ -360,6 +361,8 @@ class Model(KeywordNames):
         self.network.set_train(True)
         total = total_steps(epoch, steps, max_steps)
         random_counter().begin_training(self, first_step)
+        values = self.value_observer()
+        values.iterations = max(values.iterations, first_step)  # steps of a resumed run keep their numbers
         with self._running(self.mode, hooks, run_context) as stack:
             self.steps = stack.enter_context(self._open_steps(train_dataset, sunk, first_step, total))
             make = amp.with_overflow_check(self._with_replay(self.steps, train_dataset, first_step), self.train_network)
@@ -432,6 +435,10 @@ class Model(KeywordNames):
         """The observer of the values of training steps."""
         return context.value_observer() if self.values is None else self.values
 
+    def _evaluated(self) -> ValueObserver:
+        """The observer of evaluations and predictions: that of the context. A run dumps its training alone."""
+        return context.value_observer() if self.values is None else NO_VALUES
+
     @property
     def programs(self) -> list[compiler.Executable]:
         """The programs compiled for training, in order of compilation; empty in PyNative mode."""
@@ -483,7 +490,7 @@ class Model(KeywordNames):
         cb_params = self._eval_parameters(hooks, valid_dataset)
         run_context = RunContext(cb_params)
         with inference(self.network, self.precision), self._running(self.eval_mode, hooks, run_context):
-            step = naming_columns(valid_dataset)(self.eval_step)
+            step = naming_columns(valid_dataset)(partial(run_observed, self.eval_step, observer=self._evaluated()))
             cb_params.metrics = evaluate(step, self.metrics, self.eval_places, hooks, run_context)
         return dict(cb_params.metrics)
 
@@ -505,7 +512,7 @@ class Model(KeywordNames):
         if self.predict_step is None:
             self.predict_step = self._step(self.eval_mode, self.network, "network", None, None)
         with inference(self.network, self.precision), self._computing(self.eval_mode):
-            outputs = self.predict_step([Tensor(x).array for x in data])
+            outputs = run_observed(self.predict_step, [Tensor(x).array for x in data], self._evaluated())
         tensors = [Tensor(array) for array in outputs]
         return tensors[0] if len(tensors) == 1 else tuple(tensors)
 

@@ -7,6 +7,7 @@ what they decide by: overflows and their records, the selection by name, and the
 import json
 import re
 import struct
+import weakref
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -140,19 +141,28 @@ NUMBERS_LIMIT = 1 << 24  # bytes
 
 
 class GraphNumbers:
-    """Numbers graphs from 0, in the order in which they first run; the types of its inputs identify a graph."""
+    """Numbers graphs from 0, in the order in which they first run: one for each cell and the types of its inputs.
+
+    The graphs of an earlier process have lost their cells: they are found by types alone, once each.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / NUMBERS_FILE
         self._known: list[list[str]] = []
+        self._owners: list[weakref.ref[object] | None] = []
 
-    def number(self, types: tuple[TensorType, ...]) -> int:
+    def number(self, types: tuple[TensorType, ...], owner: object) -> int:
         """The number of a graph; that of a new one is written. Raises StorageError."""
-        key = [str(one) for one in types]
-        if key not in self._known:
-            self._known.append(key)
-            write_atomically(self._path, json.dumps(self._known) + "\n")
-        return self._known.index(key)
+        key, own = [str(one) for one in types], weakref.ref(owner)
+        for found in (own, None):
+            for number, known in enumerate(zip(self._known, self._owners, strict=True)):
+                if known == (key, found):  # references are equal when their living objects are
+                    self._owners[number] = own
+                    return number
+        self._known.append(key)
+        self._owners.append(own)
+        write_atomically(self._path, json.dumps(self._known) + "\n")
+        return len(self._known) - 1
 
     def restore(self) -> None:
         """Continue with the numbers in the file, if there is one. Raises DataError if it is damaged."""
@@ -164,7 +174,7 @@ class GraphNumbers:
             raise DataError("the numbers of the graphs of a dump are damaged", file=self._path, reason=reason) from None
         if not isinstance(known, list):
             raise DataError("the numbers of the graphs of a dump are damaged", file=self._path, found=known)
-        self._known = known
+        self._known, self._owners = known, [None] * len(known)
 
 
 # The observer of a dump.
@@ -197,12 +207,9 @@ class Dumper(ValueObserver):
         """Whether the setting `kernels` selects an operator."""
         return self.selection.selects_operator(node.name, node.op.name)
 
-    def begin(self, step: int, types: tuple[TensorType, ...]) -> None:
-        """Determine the number of the graph, which is identified by the types of its inputs.
-
-        A step that is executed again replaces its files.
-        """
-        self._graph = self._graphs.number(types)
+    def begin(self, step: int, types: tuple[TensorType, ...], owner: object) -> None:
+        """Determine the number of the graph. A step that a resumed run executes again replaces its files."""
+        self._graph = self._graphs.number(types, owner)
         self._has_record = False
         self.writer.begin_step(step, self._graph)
 

@@ -165,7 +165,7 @@ def test_from_python(tmp_path, mode):
     with runner.dump(tmp_path, kernels=["*fc3*"], net_name="mine", iteration="1|2") as dumper:
         for _ in range(4):
             np.testing.assert_array_equal(net(runner.Tensor(x)).asnumpy(), expected)
-    assert dumper.cell_calls == 4
+    assert dumper.iterations == 4
     places = sorted((tmp_path / "mine" / "0").glob("iteration_*"))
     assert [place.name for place in places] == ["iteration_1", "iteration_2"]
     [file] = places[0].glob("*BiasAdd*_output_0_*")
