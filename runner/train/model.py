@@ -361,8 +361,6 @@ class Model(KeywordNames):
         self.network.set_train(True)
         total = total_steps(epoch, steps, max_steps)
         random_counter().begin_training(self, first_step)
-        values = self.value_observer()
-        values.iterations = max(values.iterations, first_step)  # steps of a resumed run keep their numbers
         with self._running(self.mode, hooks, run_context) as stack:
             self.steps = stack.enter_context(self._open_steps(train_dataset, sunk, first_step, total))
             make = amp.with_overflow_check(self._with_replay(self.steps, train_dataset, first_step), self.train_network)
@@ -392,8 +390,10 @@ class Model(KeywordNames):
         """The executor of the steps from number `first` to `total`."""
         if self.parallel and self.parallel["parameter_broadcast"]:
             wrap.broadcast(self.train_network.get_parameters())
+        values = self.value_observer()
+        values.iterations = max(values.iterations, first)  # steps of a resumed run keep their numbers
         if self.profiler is not None:
-            how = self.train_step, dataset, self.device, self.observer, self.value_observer()
+            how = self.train_step, dataset, self.device, self.observer, values
             with self.profiler.training(*how, sunk=sunk, first=first, total=total) as timed:
                 yield timed
             return
