@@ -24,6 +24,7 @@ from runner.host.files import read_bytes, write_atomically
 from runner.observe.dump.files import OVERFLOW
 from runner.observe.dump.settings import DumpSettings
 from runner.observe.dump.writers import AsyncWriter, DumpWriter, SyncWriter
+from runner.observe.names import without_root
 from runner.types import TensorType
 
 # Overflow detection: the operators that a mode checks, and the overflow record `Opdebug.Node_OpDebug.*`.
@@ -103,18 +104,22 @@ NEAREST = 3
 
 
 class KernelSelection:
-    """The entries that the setting `kernels` selects; None selects everything."""
+    """The entries that the setting `kernels` selects; None selects everything.
+
+    A full name selects the operator in sunk steps and in single ones (`without_root`), and so does a pattern.
+    """
 
     def __init__(self, kernels: Sequence[str] | None) -> None:
         self.kernels = kernels
-        self._patterns = [re.compile(re.escape(kernel).replace(r"\*", ".*")) for kernel in kernels or ()]
+        forms = [dict.fromkeys((kernel, without_root(kernel))) for kernel in kernels or ()]
+        self._patterns = [re.compile("|".join(re.escape(x).replace(r"\*", ".*") for x in form)) for form in forms]
         self._cache: dict[str, bool] = {}
 
     def selects_operator(self, name: str, op_type: str) -> bool:
         """Whether an operator with this full name and type is selected; the result is cached."""
         if name not in self._cache:
             self._cache[name] = self.kernels is None or any(
-                p.fullmatch(name) or p.fullmatch(op_type) for p in self._patterns
+                any(map(p.fullmatch, (name, without_root(name), op_type))) for p in self._patterns
             )
         return self._cache[name]
 
@@ -129,7 +134,7 @@ class KernelSelection:
         unmatched = [
             kernel
             for kernel, pattern in zip(self.kernels or (), self._patterns, strict=True)
-            if not any(map(pattern.fullmatch, candidates))
+            if not any(map(pattern.fullmatch, (*candidates, *map(without_root, names))))
         ]
         return [(kernel, get_close_matches(kernel, candidates, NEAREST, 0.3)) for kernel in unmatched]
 
