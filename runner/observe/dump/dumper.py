@@ -189,8 +189,8 @@ class Dumper(ValueObserver):
     """Dumps the steps, operators and sides that its settings select.
 
     With `op_debug_mode` it dumps only operators whose outputs are not finite, and a record of the first one of each
-    step. It logs a warning for each kernel in the settings that matches nothing. Raises StorageError if a file cannot
-    be written; `close` waits until all are.
+    step. `close` waits until all files are written, and logs a warning for each kernel in the settings that no executed
+    operator matched, and for iterations that were never reached. Raises StorageError if a file cannot be written.
     """
 
     def __init__(self, settings: DumpSettings, device_id: int = 0) -> None:
@@ -203,6 +203,9 @@ class Dumper(ValueObserver):
         self._graph = 0  # number of the current graph
         self._written: set[int] = set()
         self._has_record = False  # of an overflow in the current step
+        self._unmatched: dict[str, list[str]] | None = (
+            None  # kernels with the nearest names; None before the first step
+        )
 
     def next_step(self, step: int) -> int | None:
         """The first step in the setting `iterations` that is not before `step`."""
@@ -234,7 +237,8 @@ class Dumper(ValueObserver):
         """Write parameters and constants, and the graph if it is new."""
         if self._graph not in self._written:
             self._written.add(self._graph)
-            self._write_graph(graph)
+            self.writer.write_graph(self._graph, graph)
+        self._match_kernels(graph)
         if self.settings.outputs and not self.settings.op_debug_mode:
             values = {p.name: p.array for p in graph.parameters} | {x.name: a for x, a in graph.constants.items()}
             for name, array in values.items():
@@ -252,14 +256,26 @@ class Dumper(ValueObserver):
         self.writer.flush()
 
     def close(self) -> None:
-        """Wait until all files are written."""
+        """Wait until all files are written, and name what should have been dumped and was not."""
         self.writer.close()
-
-    def _write_graph(self, graph: Graph) -> None:
-        order = self.writer.write_graph(self._graph, graph)
-        names = [*order, *(p.name for p in graph.parameters), *(x.name for x in graph.constants)]
-        for kernel, nearest in self.selection.unmatched(names):
+        for kernel, nearest in (self._unmatched or {}).items():
             LOG.warning("dump: no operator matches %r; the nearest are %s", kernel, ", ".join(nearest) or "none")
+        missed = [(a, b) for a, b in self.settings.iterations.ranges or () if b >= self.iterations]
+        if missed and self.iterations:
+            text = "|".join(
+                str(b) if a >= b else f"{a}-{b}" for a, b in ((max(a, self.iterations), b) for a, b in missed)
+            )
+            LOG.warning("dump: the iterations %s were never reached: the last one is %d", text, self.iterations - 1)
+
+    def _match_kernels(self, graph: Graph) -> None:
+        """Forget the kernels that match in the graph of an executed step."""
+        if self.selection.kernels is None or self._unmatched == {}:
+            return
+        nodes = sorted((*graph.nodes, *graph.effects), key=lambda node: node.number)
+        names = [*(x.name for x in nodes), *(x.name for x in graph.parameters), *(x.name for x in graph.constants)]
+        found = dict(self.selection.unmatched(names))
+        known = found if self._unmatched is None else self._unmatched
+        self._unmatched = {kernel: nearest for kernel, nearest in known.items() if kernel in found}
 
     def _write_record(self, step: int, node: Node) -> None:
         """Write an overflow record for the first operator of a step that overflows."""
