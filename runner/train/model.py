@@ -296,7 +296,7 @@ class Model(KeywordNames):
         self.eval_mode = self.mode if eval_mode is None else eval_mode
         self.device = context.device() if device is None else device
         self.observer = context.graph_observer() if observer is None else observer
-        if profiler is None and context.get_context("enable_profiling"):
+        if profiler is None and context.profiling_settings() is not None:
             profiler = profile.profiler_from_context(self.mode, self.device)
         self.failure, self.profiler, self.values = failure, profiler, values  # no values: those of the context
         self.parallel = settings() if is_data_parallel() else None

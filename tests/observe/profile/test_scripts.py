@@ -58,10 +58,11 @@ def test_every_operator_also_in_a_sink(place):
     assert {"MatMul", "ReLU", "ApplyMomentum"} <= kinds
 
 
-def test_nothing_is_written_unless_it_is_enabled(place):
+def test_nothing_is_written_unless_it_is_enabled(place, caplog):
     context.set_context(profiling_options='{"result_path": "output", "training_trace": "on"}')
     train(context.GRAPH_MODE)
     assert list((place / "output").iterdir()) == []
+    assert "profiling_options has no effect without enable_profiling=True: nothing is profiled" in caplog.text
 
 
 def test_a_training_is_no_trace_of_one_operator():
