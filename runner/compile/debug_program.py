@@ -79,7 +79,7 @@ class _PathProgram:
         outcomes: Sequence[bool],
     ) -> None:
         start = time.perf_counter()
-        self.types, self.observer = types, observer
+        self.types, self.observer, self.owner = types, observer, getattr(function, "__self__", function)
         graph, forks = trace_path(function, types, name, root, outcomes)
         self.graph = optimize(graph, layout_passes(device))
         in_order = sorted((*self.graph.nodes, *self.graph.effects), key=lambda node: node.number)
@@ -108,7 +108,7 @@ class _PathProgram:
 
     def report(self, step: int, arrays: Sequence[np.ndarray], values: list[np.ndarray]) -> None:
         """Pass the values of a step to the observer; `values` is emptied."""
-        self.observer.begin(step, self.types)
+        self.observer.begin(step, self.types, self.owner)
         known: dict[Value, ObservedValue] = {
             x: ObservedValue(array) for x, array in zip(self.graph.inputs, arrays, strict=True)
         }

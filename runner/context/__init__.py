@@ -264,6 +264,8 @@ def profiling_settings() -> profile.ProfileSettings | None:
     StorageError for one that cannot be created.
     """
     if not _SETTINGS.get()["enable_profiling"]:
+        if _SETTINGS.get()["profiling_options"] != _DEFAULTS["profiling_options"]:
+            note_once("profiling_options has no effect without enable_profiling=True: nothing is profiled")
         return None
     settings = _profile(_SETTINGS.get()["profiling_options"])
     _claim(OutputDirectory(settings.result_path, "profiling_options.result_path", PROFILE_FILES))

@@ -23,10 +23,10 @@ def dump(
     input_output: int = 0,
     trans_flag: bool = True,
 ) -> Iterator[ValueObserver]:
-    """Dump the cells called and the models trained inside, in the synchronous layout of seed 002.
+    """Dump the cells called and the models trained, evaluated or asked inside, in the synchronous layout of seed 002.
 
-    Every call of a cell is an iteration, counted from 0; those of `Model.train` are its steps. `path` is created if
-    missing; `kernels` are full names, operator types or patterns with `*` (None: all); the rest are as the config keys.
+    Every call of a cell, step of a training and batch of an evaluation is an iteration, counted from 0. `path` is
+    created if missing; `kernels` are full names, types or patterns with `*` (None: all); the rest are config keys.
     The folder belongs to this process: a later dump into it replaces this one, and other processes are refused. Read it
     with `numpy.fromfile`, or compare two dumps with `runner compare`. Raises ConfigError for invalid arguments,
     BusyError when the folder belongs to another run, StorageError when something cannot be written.

@@ -214,13 +214,19 @@ class ObservedValue(NamedTuple):
 
 class ValueObserver:
     """Base of value observers, which requests no step. Observers receive the inputs and outputs of operators in the
-    training steps that they request: `begin`, `operator` for each in the order of execution, `end`. Steps count from 0;
-    `end` comes before parameters have their new values.
+    iterations that they request: `begin`, `operator` for each in the order of execution, `end`, which comes before
+    parameters have their new values. Iterations count from 0 over all trainings, evaluations and calls of cells that
+    have this observer.
     """
 
     device_layout = False  # whether values come in the layout of the device, or else plain
     supports_sinks = True  # whether it may request steps inside of a sink
-    cell_calls = 0  # number of observed calls of cells outside of a training
+    iterations = 0  # the number of the next iteration
+
+    def count(self, steps: int = 1) -> int:
+        """The number of the first of so many iterations that are executed now."""
+        first, self.iterations = self.iterations, self.iterations + steps
+        return first
 
     def next_step(self, step: int) -> int | None:
         """The first requested step that is not before `step`; None when there is none."""
@@ -230,8 +236,8 @@ class ValueObserver:
         """Whether the inputs and outputs of this operator are requested."""
         return True
 
-    def begin(self, step: int, types: tuple[TensorType, ...]) -> None:
-        """A step with inputs of these types begins."""
+    def begin(self, step: int, types: tuple[TensorType, ...], owner: object) -> None:
+        """A step with inputs of these types begins, of the graph that the cell `owner` has for them."""
 
     def operator(
         self, step: int, node: Node, inputs: Sequence[ObservedValue], outputs: Sequence[ObservedValue]

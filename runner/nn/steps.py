@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import update_wrapper
 from types import CellType, MethodType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,8 @@ from runner.nn.optim.optimizer import scheduled_optimizers, scheduled_step
 from runner.ops.gradient import GradientFunction
 from runner.types import TensorType
 
+S = TypeVar("S", bound="EagerStep | GraphStep")
+
 
 class Step(Protocol):
     """Executes a cell once, and updates its parameters."""
@@ -40,6 +42,12 @@ class Step(Protocol):
 
     def observe(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
         """The same outputs; the observer receives the values of the step, whose number is `step`."""
+
+
+def run_observed(step: Step, arrays: Sequence[np.ndarray], observer: ValueObserver) -> list[np.ndarray]:
+    """Execute a step as the next iteration of the observer, which receives its values if it requests them."""
+    number = observer.count()
+    return step.observe(arrays, number, observer) if observer.next_step(number) == number else step(arrays)
 
 
 class EagerStep:
@@ -67,7 +75,7 @@ class EagerStep:
     def observe(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
         """As a call; the observer receives every operator immediately."""
         inputs = tuple(map(Tensor, arrays))
-        observer.begin(step, tuple([x.type for x in inputs]))
+        observer.begin(step, tuple([x.type for x in inputs]), self.cell)
         interpreter = ObservingRecorder(inputs, step, observer)
         return self._record(interpreter, inputs, lambda graph: observer.end(step, graph))
 
@@ -288,10 +296,10 @@ def _call_eager(cell: Cell, inputs: tuple[Any, ...]) -> Any:
             interpreter.commit()
         return outputs
     flat = flatten(inputs)
-    view: Any = _View(cell, flat.layout)
+    step = _kept_step(cell, flat, "_eager", lambda view: EagerStep(view, _name(cell)))
     with _step(cell):
-        arrays = EagerStep(view, _name(cell)).observe([_data(x) for x in flat.values], number, observer)
-    return rebuilt(view.results[_types(flat)], [Tensor(array) for array in arrays])
+        arrays = step.observe([_data(x) for x in flat.values], number, observer)
+    return rebuilt(step.cell.results[_types(flat)], [Tensor(array) for array in arrays])
 
 
 def _call_graph(cell: Cell, inputs: tuple[Any, ...]) -> Any:
@@ -315,11 +323,20 @@ def _compile(cell: Cell, inputs: tuple[Any, ...]) -> None:
 
 
 def _graph_step(cell: Cell, flat: FlatStructure) -> GraphStep:
-    """The programs for operands of this layout, and for what else the graph depends on."""
+    """The programs for operands of this layout."""
+
+    def make(view: Any) -> GraphStep:
+        return GraphStep(view, context.device(), _name(cell), observer=context.graph_observer())
+
+    return _kept_step(cell, flat, "_graphs", make)
+
+
+def _kept_step(cell: Cell, flat: FlatStructure, kept: str, make: Callable[[Any], S]) -> S:
+    """The step for operands of this layout, and for what else the graph depends on."""
     modes = [(c.training, c.float_type) for _, c in cell.cells_and_names()]
     key = (flat.layout, context.device(), context.reserves_class_names(), context.precision(), *modes)
     # The cell owns its programs, so that they are freed with it.
-    steps: dict[tuple[Any, ...], GraphStep] = cell.__dict__.setdefault("_graphs", {})
+    steps: dict[tuple[Any, ...], S] = cell.__dict__.setdefault(kept, {})
     try:
         found = steps.get(key)
     except TypeError as error:
@@ -327,8 +344,7 @@ def _graph_step(cell: Cell, flat: FlatStructure) -> GraphStep:
         what = "an operand is a constant of the graph, and cannot be compared with that of other calls"
         raise ConfigError(what, cell=_name(cell), reason=error, repair=repair) from None
     if found is None:
-        view: Any = _View(cell, flat.layout)
-        found = steps[key] = GraphStep(view, context.device(), _name(cell), observer=context.graph_observer())
+        found = steps[key] = make(_View(cell, flat.layout))
     return found
 
 
@@ -357,7 +373,7 @@ def _observed_call() -> tuple[ValueObserver, int | None]:
     observer = context.value_observer()
     if observer is NO_VALUES:
         return observer, None
-    number, observer.cell_calls = observer.cell_calls, observer.cell_calls + 1
+    number = observer.count()
     return observer, number if observer.next_step(number) == number else None
 
 

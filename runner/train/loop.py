@@ -19,7 +19,7 @@ from runner.core.values import Tensor
 from runner.dataset.pipeline import Dataset
 from runner.errors import ConfigError, TrainingError
 from runner.nn.optim.optimizer import scheduled_optimizers, scheduled_step
-from runner.nn.steps import EagerStep, Step
+from runner.nn.steps import EagerStep, Step, run_observed
 from runner.nn.wrap import StepCell
 from runner.observe import dump
 from runner.ops.random import random_counter
@@ -70,7 +70,7 @@ class StepByStep:
     """Runs a training step batch by batch; `interactions` counts the steps, `batch` is that of the last one.
 
     A scheduled learning rate is set before each step. `batches` may have threads that prepare the next ones: `close`
-    ends them. The observer receives the values of the steps that it selects; `number` is that of the next step.
+    ends them. The observer receives the values of the iterations that it selects; `number` is that of the next step.
     """
 
     def __init__(
@@ -84,7 +84,6 @@ class StepByStep:
         self.number, self.observer = number, observer
         self.batch: tuple[np.ndarray, ...] = ()
         self._scheduled = scheduled_optimizers(step.cell)
-        self._observed = observer.next_step(number)  # the next observed step
 
     def __call__(self, count: int, leave: Callable[[], bool] = lambda: False) -> np.ndarray:
         """Losses of the next `count` steps; `leave` is used by sinks only."""
@@ -99,16 +98,11 @@ class StepByStep:
         self.batch = batch = next(self.batches)
         random_counter().begin_step(self.number)
         with scheduled_step(self._scheduled):
-            outputs = self.step(batch) if self.number != self._observed else self._observe(batch)
+            outputs = run_observed(self.step, batch, self.observer)
         self.number += 1
         if not outputs:
             raise ConfigError(NO_LOSS, network=type(self.step.cell).__name__, repair=RETURN_LOSS)
         return outputs[0]
-
-    def _observe(self, batch: tuple[np.ndarray, ...]) -> list[np.ndarray]:
-        outputs = self.step.observe(batch, self.number, self.observer)
-        self._observed = self.observer.next_step(self.number + 1)
-        return outputs
 
     @property
     def programs(self) -> dict[Any, compiler.Program]:
@@ -199,7 +193,7 @@ class FailureReplay:
     def _replay(self, restores: list[Callable[[], None]], step: Step, observed: range) -> None:
         for restore in restores:
             restore()
-        self.failure.steps = observed
+        self.failure.steps, self.failure.iterations = observed, self.first
         batches = self.dataset.prepared(self.dataset.visits_from(self.first))
         steps = StepByStep(step, batches, self.first, self.failure)
         with self.unreported(), closing(steps), suppress(TrainingError):

@@ -13,12 +13,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
+from functools import partial
 from types import TracebackType
 from typing import Any
 
 from runner import compile as compiler, context, nn
 from runner.communication.settings import get_auto_parallel_context, is_data_parallel, settings
-from runner.core.graph import GraphObserver, ValueObserver
+from runner.core.graph import NO_VALUES, GraphObserver, ValueObserver
 from runner.core.precision import Policy, use_precision
 from runner.core.source import SourceLine, is_users
 from runner.core.values import Tensor
@@ -30,7 +31,7 @@ from runner.host.threads import kernel_threads
 from runner.nn import wrap
 from runner.nn.cell import Cell
 from runner.nn.metrics.base import AnyMetric, attach, checked_metrics, update_metrics
-from runner.nn.steps import EagerStep, GraphStep, Step
+from runner.nn.steps import EagerStep, GraphStep, Step, run_observed
 from runner.observe import dump
 from runner.ops.convolution.winograd import winograd_kernels
 from runner.ops.random import random_counter
@@ -185,7 +186,7 @@ def _output_places(eval_network: nn.Cell | None, eval_indexes: Sequence[int] | N
 
 
 def evaluate(
-    step: Step,
+    step: Callable[[tuple[np.ndarray, ...]], list[np.ndarray]],
     metrics: Mapping[str, AnyMetric],
     places: Sequence[int] | None,
     hooks: CallbackList,
@@ -299,7 +300,7 @@ class Model(KeywordNames):
         self.eval_mode = self.mode if eval_mode is None else eval_mode
         self.device = context.device() if device is None else device
         self.observer = context.graph_observer() if observer is None else observer
-        if profiler is None and context.get_context("enable_profiling"):
+        if profiler is None and context.profiling_settings() is not None:
             profiler = profile.profiler_from_context(self.mode, self.device)
         self.failure, self.profiler, self.values = failure, profiler, values  # no values: those of the context
         self.parallel = settings() if is_data_parallel() else None
@@ -393,8 +394,10 @@ class Model(KeywordNames):
         """The executor of the steps from number `first` to `total`."""
         if self.parallel and self.parallel["parameter_broadcast"]:
             wrap.broadcast(self.train_network.get_parameters())
+        values = self.value_observer()
+        values.iterations = max(values.iterations, first)  # steps of a resumed run keep their numbers
         if self.profiler is not None:
-            how = self.train_step, dataset, self.device, self.observer, self.value_observer()
+            how = self.train_step, dataset, self.device, self.observer, values
             with self.profiler.training(*how, sunk=sunk, first=first, total=total) as timed:
                 yield timed
             return
@@ -435,6 +438,10 @@ class Model(KeywordNames):
     def value_observer(self) -> ValueObserver:
         """The observer of the values of training steps."""
         return context.value_observer() if self.values is None else self.values
+
+    def _evaluated(self) -> ValueObserver:
+        """The observer of evaluations and predictions: that of the context. A run dumps its training alone."""
+        return context.value_observer() if self.values is None else NO_VALUES
 
     @property
     def programs(self) -> list[compiler.Executable]:
@@ -487,7 +494,7 @@ class Model(KeywordNames):
         cb_params = self._eval_parameters(hooks, valid_dataset)
         run_context = RunContext(cb_params)
         with inference(self.network, self.precision), self._running(self.eval_mode, hooks, run_context):
-            step = naming_columns(valid_dataset)(self.eval_step)
+            step = naming_columns(valid_dataset)(partial(run_observed, self.eval_step, observer=self._evaluated()))
             cb_params.metrics = evaluate(step, self.metrics, self.eval_places, hooks, run_context)
         return dict(cb_params.metrics)
 
@@ -509,7 +516,7 @@ class Model(KeywordNames):
         if self.predict_step is None:
             self.predict_step = self._step(self.eval_mode, self.network, "network", None, None)
         with inference(self.network, self.precision), self._computing(self.eval_mode):
-            outputs = self.predict_step([Tensor(x).array for x in data])
+            outputs = run_observed(self.predict_step, [Tensor(x).array for x in data], self._evaluated())
         tensors = [Tensor(array) for array in outputs]
         return tensors[0] if len(tensors) == 1 else tuple(tensors)
 

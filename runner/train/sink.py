@@ -104,7 +104,7 @@ class Sink:
     """Runs steps of a training cell with the batches of a dataset, epoch by epoch.
 
     `interactions` counts the calls to the device. A scheduled learning rate is an input beside the row numbers, with
-    one value per step. A step selected by the observer `values` is the first of a new call.
+    one value per step. An iteration selected by the observer `values` is the first of a new call.
     """
 
     def __init__(
@@ -160,8 +160,9 @@ class Sink:
         program = self._program(size)
         rates = [optimizer.next_rates(steps) for optimizer in self._scheduled]
         counts = [random_counter().of_steps(self._made, steps)] if program.restarted else []
-        if self.values.next_step(self._made) == self._made:
-            self._observe(visits[0], rates)
+        number = self.values.count(steps)
+        if self.values.next_step(number) == number:
+            self._observe(visits[0], rates, number)
         start = time.perf_counter()
         self._on_device = self._on_device or [program.session.put(column) for column in self._columns]
         losses = program([*entries, *self._on_device, *chain.from_iterable(rates), *counts])[0]
@@ -172,12 +173,12 @@ class Sink:
         self._made += steps
         return losses
 
-    def _observe(self, visits: np.ndarray, rates: list[list[np.ndarray]]) -> None:
-        """Report the values of the next step to the observer."""
+    def _observe(self, visits: np.ndarray, rates: list[list[np.ndarray]], number: int) -> None:
+        """Report the values of the next step, the iteration with this number, to the observer."""
         for optimizer, next_rates in zip(self._scheduled, rates, strict=True):
             optimizer.set_rates(next_rates, 0)
         random_counter().begin_step(self._made)
-        self._debug(self._made, self.dataset.fetch(visits))
+        self._debug(number, self.dataset.fetch(visits))
 
     def _take(self, limit: int) -> np.ndarray:
         """Visits of the next batches for one call: [steps, batch], all batches of equal size."""
@@ -185,8 +186,9 @@ class Sink:
             return self._ahead[0]
         first = self._held.pop() if self._held else next(self._visits)
         taken, most = [first], min(limit, self._most(len(first)))
-        if (observed := self.values.next_step(self._taken + 1)) is not None:
-            most = min(most, observed - self._taken)
+        number = self.values.iterations + self._taken - self._made
+        if (observed := self.values.next_step(number + 1)) is not None:
+            most = min(most, observed - number)
         while len(taken) < most:
             visits = next(self._visits)
             if len(visits) != len(first):  # a short last batch has a separate program

@@ -34,7 +34,7 @@ class Spy(ValueObserver):
     def selects(self, node):
         return not self.kinds or node.op.name in self.kinds
 
-    def begin(self, step, types):
+    def begin(self, step, types, owner):
         self.events.append(("begin", step))
 
     def operator(self, step, node, inputs, outputs):

@@ -7,6 +7,7 @@ what they decide by: overflows and their records, the selection by name, and the
 import json
 import re
 import struct
+import weakref
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -23,6 +24,7 @@ from runner.host.files import read_bytes, write_atomically
 from runner.observe.dump.files import OVERFLOW
 from runner.observe.dump.settings import DumpSettings
 from runner.observe.dump.writers import AsyncWriter, DumpWriter, SyncWriter
+from runner.observe.names import without_root
 from runner.types import TensorType
 
 # Overflow detection: the operators that a mode checks, and the overflow record `Opdebug.Node_OpDebug.*`.
@@ -102,18 +104,22 @@ NEAREST = 3
 
 
 class KernelSelection:
-    """The entries that the setting `kernels` selects; None selects everything."""
+    """The entries that the setting `kernels` selects; None selects everything.
+
+    A full name selects the operator in sunk steps and in single ones (`without_root`), and so does a pattern.
+    """
 
     def __init__(self, kernels: Sequence[str] | None) -> None:
         self.kernels = kernels
-        self._patterns = [re.compile(re.escape(kernel).replace(r"\*", ".*")) for kernel in kernels or ()]
+        forms = [dict.fromkeys((kernel, without_root(kernel))) for kernel in kernels or ()]
+        self._patterns = [re.compile("|".join(re.escape(x).replace(r"\*", ".*") for x in form)) for form in forms]
         self._cache: dict[str, bool] = {}
 
     def selects_operator(self, name: str, op_type: str) -> bool:
         """Whether an operator with this full name and type is selected; the result is cached."""
         if name not in self._cache:
             self._cache[name] = self.kernels is None or any(
-                p.fullmatch(name) or p.fullmatch(op_type) for p in self._patterns
+                any(map(p.fullmatch, (name, without_root(name), op_type))) for p in self._patterns
             )
         return self._cache[name]
 
@@ -128,7 +134,7 @@ class KernelSelection:
         unmatched = [
             kernel
             for kernel, pattern in zip(self.kernels or (), self._patterns, strict=True)
-            if not any(map(pattern.fullmatch, candidates))
+            if not any(map(pattern.fullmatch, (*candidates, *map(without_root, names))))
         ]
         return [(kernel, get_close_matches(kernel, candidates, NEAREST, 0.3)) for kernel in unmatched]
 
@@ -140,19 +146,28 @@ NUMBERS_LIMIT = 1 << 24  # bytes
 
 
 class GraphNumbers:
-    """Numbers graphs from 0, in the order in which they first run; the types of its inputs identify a graph."""
+    """Numbers graphs from 0, in the order in which they first run: one for each cell and the types of its inputs.
+
+    The graphs of an earlier process have lost their cells: they are found by types alone, once each.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / NUMBERS_FILE
         self._known: list[list[str]] = []
+        self._owners: list[weakref.ref[object] | None] = []
 
-    def number(self, types: tuple[TensorType, ...]) -> int:
+    def number(self, types: tuple[TensorType, ...], owner: object) -> int:
         """The number of a graph; that of a new one is written. Raises StorageError."""
-        key = [str(one) for one in types]
-        if key not in self._known:
-            self._known.append(key)
-            write_atomically(self._path, json.dumps(self._known) + "\n")
-        return self._known.index(key)
+        key, own = [str(one) for one in types], weakref.ref(owner)
+        for found in (own, None):
+            for number, known in enumerate(zip(self._known, self._owners, strict=True)):
+                if known == (key, found):  # references are equal when their living objects are
+                    self._owners[number] = own
+                    return number
+        self._known.append(key)
+        self._owners.append(own)
+        write_atomically(self._path, json.dumps(self._known) + "\n")
+        return len(self._known) - 1
 
     def restore(self) -> None:
         """Continue with the numbers in the file, if there is one. Raises DataError if it is damaged."""
@@ -164,7 +179,7 @@ class GraphNumbers:
             raise DataError("the numbers of the graphs of a dump are damaged", file=self._path, reason=reason) from None
         if not isinstance(known, list):
             raise DataError("the numbers of the graphs of a dump are damaged", file=self._path, found=known)
-        self._known = known
+        self._known, self._owners = known, [None] * len(known)
 
 
 # The observer of a dump.
@@ -174,8 +189,8 @@ class Dumper(ValueObserver):
     """Dumps the steps, operators and sides that its settings select.
 
     With `op_debug_mode` it dumps only operators whose outputs are not finite, and a record of the first one of each
-    step. It logs a warning for each kernel in the settings that matches nothing. Raises StorageError if a file cannot
-    be written; `close` waits until all are.
+    step. `close` waits until all files are written, and logs a warning for each kernel in the settings that no executed
+    operator matched, and for iterations that were never reached. Raises StorageError if a file cannot be written.
     """
 
     def __init__(self, settings: DumpSettings, device_id: int = 0) -> None:
@@ -188,6 +203,9 @@ class Dumper(ValueObserver):
         self._graph = 0  # number of the current graph
         self._written: set[int] = set()
         self._has_record = False  # of an overflow in the current step
+        self._unmatched: dict[str, list[str]] | None = (
+            None  # kernels with the nearest names; None before the first step
+        )
 
     def next_step(self, step: int) -> int | None:
         """The first step in the setting `iterations` that is not before `step`."""
@@ -197,12 +215,9 @@ class Dumper(ValueObserver):
         """Whether the setting `kernels` selects an operator."""
         return self.selection.selects_operator(node.name, node.op.name)
 
-    def begin(self, step: int, types: tuple[TensorType, ...]) -> None:
-        """Determine the number of the graph, which is identified by the types of its inputs.
-
-        A step that is executed again replaces its files.
-        """
-        self._graph = self._graphs.number(types)
+    def begin(self, step: int, types: tuple[TensorType, ...], owner: object) -> None:
+        """Determine the number of the graph. A step that a resumed run executes again replaces its files."""
+        self._graph = self._graphs.number(types, owner)
         self._has_record = False
         self.writer.begin_step(step, self._graph)
 
@@ -222,7 +237,8 @@ class Dumper(ValueObserver):
         """Write parameters and constants, and the graph if it is new."""
         if self._graph not in self._written:
             self._written.add(self._graph)
-            self._write_graph(graph)
+            self.writer.write_graph(self._graph, graph)
+        self._match_kernels(graph)
         if self.settings.outputs and not self.settings.op_debug_mode:
             values = {p.name: p.array for p in graph.parameters} | {x.name: a for x, a in graph.constants.items()}
             for name, array in values.items():
@@ -240,14 +256,26 @@ class Dumper(ValueObserver):
         self.writer.flush()
 
     def close(self) -> None:
-        """Wait until all files are written."""
+        """Wait until all files are written, and name what should have been dumped and was not."""
         self.writer.close()
-
-    def _write_graph(self, graph: Graph) -> None:
-        order = self.writer.write_graph(self._graph, graph)
-        names = [*order, *(p.name for p in graph.parameters), *(x.name for x in graph.constants)]
-        for kernel, nearest in self.selection.unmatched(names):
+        for kernel, nearest in (self._unmatched or {}).items():
             LOG.warning("dump: no operator matches %r; the nearest are %s", kernel, ", ".join(nearest) or "none")
+        missed = [(a, b) for a, b in self.settings.iterations.ranges or () if b >= self.iterations]
+        if missed and self.iterations:
+            text = "|".join(
+                str(b) if a >= b else f"{a}-{b}" for a, b in ((max(a, self.iterations), b) for a, b in missed)
+            )
+            LOG.warning("dump: the iterations %s were never reached: the last one is %d", text, self.iterations - 1)
+
+    def _match_kernels(self, graph: Graph) -> None:
+        """Forget the kernels that match in the graph of an executed step."""
+        if self.selection.kernels is None or self._unmatched == {}:
+            return
+        nodes = sorted((*graph.nodes, *graph.effects), key=lambda node: node.number)
+        names = [*(x.name for x in nodes), *(x.name for x in graph.parameters), *(x.name for x in graph.constants)]
+        found = dict(self.selection.unmatched(names))
+        known = found if self._unmatched is None else self._unmatched
+        self._unmatched = {kernel: nearest for kernel, nearest in known.items() if kernel in found}
 
     def _write_record(self, step: int, node: Node) -> None:
         """Write an overflow record for the first operator of a step that overflows."""

@@ -37,6 +37,7 @@ FILES = (
     *("*_op_detail_info_*.csv", "*_op_type_info_*.csv", "framework_raw_*.csv", "minddata_pipeline_raw_*.csv"),
     *("step_trace_raw_*.csv", "step_trace_point_info*.json", "pipeline_profiling_*.json", "ai_core_metrics_*.json"),
     *("*_timeline_display_*.json", "op_trace_*.json", "profile_summary_*.json"),
+    "profile_[0-9]*",  # the folder of a later training of a script
 )
 UNNAMED: Any = object()  # the operator of the word op_trace, which does not say which one
 _FORMS = 'words with colons, such as "training_trace:task_trace", or JSON, such as {"training_trace": "on"}'

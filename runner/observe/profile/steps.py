@@ -10,11 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from runner.errors import ConfigError, nearest
+from runner.observe.names import without_root
 from runner.observe.profile.record import ProfiledOperator, ProfiledStep, ProfileRecord
 
 # The points.
-
-SUNK_ROOT = "network-TrainOneStepCell/"  # an additional scope of sunk steps (spec section 2.6)
 
 
 class StepPoints(NamedTuple):
@@ -36,7 +35,7 @@ def find_operator(point: str, operators: Iterable[str]) -> str | None:
 
     None when the compiler has merged it into others or folded it.
     """
-    return {_without_root(name): name for name in operators}.get(_without_root(point))
+    return {without_root(name): name for name in operators}.get(without_root(point))
 
 
 def check_point(
@@ -92,10 +91,6 @@ def _last_gradient(operators: Mapping[str, ProfiledOperator], step: ProfiledStep
         if name in operators and operators[name].part == "backward"
     ]
     return max(gradients)[1] if gradients else None
-
-
-def _without_root(name: str) -> str:
-    return name.replace(SUNK_ROOT, "", 1)
 
 
 # The steps.

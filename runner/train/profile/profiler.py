@@ -6,6 +6,8 @@ without, and last the measurement of one operator.
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -311,7 +313,10 @@ class TrainingProfiler:
             for part, (name, point) in points.items():
                 if point:
                     of_part = [operator.name for operator in operators if operator.part == part]
-                    key, hint = self.settings.keys.get(name, name), "leave it out, and it is found"
+                    key = self.settings.keys.get(name, name)
+                    # The words of a session need both points: only profiling=trace finds them.
+                    of_session = key == f"session.{name}"
+                    hint = "profiling=trace detects it" if of_session else "leave it out, and it is found"
                     check_point(point, key, names, hint, of_part, part)
 
 
@@ -338,6 +343,7 @@ def measure_in_both_modes(operator: SingleOperator, device: Device) -> dict[str,
         }
 
 
+_trainings: dict[Path, int] = {}  # that this process has profiled into a folder
 MODES = {context.GRAPH_MODE: "graph", context.PYNATIVE_MODE: "pynative"}
 
 
@@ -353,15 +359,26 @@ def profiler_from_context(mode: int, device: Device) -> TrainingProfiler | None:
     if settings.op_trace:
         hint = f"runner profiling=trace profiling.op_trace='{settings.op_trace}'"
         raise ConfigError("a model that trains has no op_trace", key="profiling_options.op_trace", hint=hint)
-    return profiler_from_settings(settings, mode, device)
+    return profiler_from_settings(settings, mode, device, own_folders=True)
 
 
-def profiler_from_settings(settings: ProfileSettings, mode: int, device: Device) -> TrainingProfiler:
-    """A profiler of trainings in this mode on this device. It writes the files; the first rank prints the summary."""
+def profiler_from_settings(
+    settings: ProfileSettings, mode: int, device: Device, own_folders: bool = False
+) -> TrainingProfiler:
+    """A profiler of trainings in this mode on this device. It writes the files; the first rank prints the summary.
+
+    With `own_folders`, trainings of this process after the first one in a folder have `profile_2` and on below it;
+    otherwise they replace it, as a resumed run does.
+    """
 
     def write_files(record: ProfileRecord, data: Dataset) -> None:
         target = ProfileTarget(MODES[mode], device.target.lower(), world().rank, world().size)
-        for line in files.write(record, settings, target, stages(data)):
+        place = settings.result_path
+        trainings = _trainings[place] = _trainings.get(place, 0) + 1
+        own = (
+            replace(settings, result_path=place / f"profile_{trainings}") if own_folders and trainings > 1 else settings
+        )
+        for line in files.write(record, own, target, stages(data)):
             print(line)  # noqa: T201  the summary
 
     return TrainingProfiler(settings, write_files)

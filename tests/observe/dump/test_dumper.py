@@ -124,6 +124,24 @@ def test_kernels_that_match_nothing_are_named(tmp_path, caplog):
     assert "Conv2D" in line
 
 
+def test_iterations_that_are_never_reached_are_named(tmp_path, caplog):
+    settings = DumpSettings("sync", tmp_path, "net", Iterations.parse("0|3-7|9"))
+    with closing(Dumper(settings)) as dumper:
+        train(*MODES["pynative"], dumper, rows=40, epochs=1)  # five steps
+    assert "dump: the iterations 5-7|9 were never reached: the last one is 4" in caplog.messages
+
+
+@pytest.mark.parametrize("mode", [context.GRAPH_MODE, context.PYNATIVE_MODE])
+def test_a_kernel_of_a_later_graph_is_no_mistake(tmp_path, caplog, mode):
+    context.set_context(mode=mode)
+    x = runner.Tensor(np.ones((2, 3), np.float32))
+    with runner.dump(tmp_path, kernels=["ReLU", "Tanh", "Sigmoid"]):
+        nn.ReLU()(x)
+        nn.Tanh()(x)
+    [line] = [message for message in caplog.messages if message.startswith("dump: ")]
+    assert "no operator matches 'Sigmoid'" in line
+
+
 class Overflowing(nn.Cell):
     """LeNet-5 whose last activation leaves the range of float32."""
 
@@ -165,7 +183,7 @@ def test_from_python(tmp_path, mode):
     with runner.dump(tmp_path, kernels=["*fc3*"], net_name="mine", iteration="1|2") as dumper:
         for _ in range(4):
             np.testing.assert_array_equal(net(runner.Tensor(x)).asnumpy(), expected)
-    assert dumper.cell_calls == 4
+    assert dumper.iterations == 4
     places = sorted((tmp_path / "mine" / "0").glob("iteration_*"))
     assert [place.name for place in places] == ["iteration_1", "iteration_2"]
     [file] = places[0].glob("*BiasAdd*_output_0_*")

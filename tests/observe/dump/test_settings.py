@@ -129,6 +129,18 @@ def test_selection(kernels, numbers):
     assert {int(n.rpartition("-op")[2]) for n, kind in NAMES.items() if chosen.selects_operator(n, kind)} == numbers
 
 
+@pytest.mark.parametrize("kernel", ["Gradients/Default/fc-Dense/MatMul-op3", "Gradients/Default/fc-*"])
+def test_a_name_selects_with_and_without_the_root_of_sinks(kernel):
+    sunk_kernel = kernel.replace("Default/", "Default/network-TrainOneStepCell/")
+    name = "Gradients/Default/fc-Dense/MatMul-op3"
+    sunk = "Gradients/Default/network-TrainOneStepCell/fc-Dense/MatMul-op3"
+    for given in (kernel, sunk_kernel):
+        for found in (name, sunk):
+            assert KernelSelection([given]).selects_operator(found, "MatMul")
+            assert KernelSelection([given]).unmatched([found]) == []
+        assert not KernelSelection([given]).selects_operator(sunk.replace("fc", "conv1"), "MatMul")
+
+
 def test_parameters_are_chosen_by_their_names():
     assert KernelSelection(None).selects_value("conv1.weight")
     assert KernelSelection(["conv1.*"]).selects_value("conv1.weight")

@@ -46,6 +46,16 @@ def test_words_without_the_switch_are_told(tmp_path, monkeypatch, caplog):
     assert not (Path(summary["run_dir"]) / "profiling").exists()
 
 
+def test_a_wrong_point_of_a_session_has_a_hint_that_works(tmp_path, monkeypatch):
+    """A session with words needs both points: to leave one out is the next error."""
+    monkeypatch.chdir(tmp_path)
+    points = "session.fp_point=Default/conv1-Conv2d/Conv2D-op0", "session.bp_point=Gradients/Default/nothing-op77"
+    with pytest.raises(ConfigError) as caught:
+        runner.run([*SMALL, "session.profiling_mode=true", *points])
+    assert caught.value.rows["key"].startswith("session.")
+    assert caught.value.rows["hint"] == "profiling=trace detects it"
+
+
 def test_the_numbers_of_a_run_are_the_same(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     plain = runner.run([*SMALL, "mode=graph"])

@@ -41,6 +41,15 @@ def test_the_parts_of_the_steps(mode, place, capsys):
     assert not (place / "profiling").exists()
 
 
+def test_later_trainings_have_their_own_folders(place):
+    context.set_context(enable_profiling=True, profiling_options='{"result_path": "output", "training_trace": "on"}')
+    for mode in (context.GRAPH_MODE, context.PYNATIVE_MODE, context.GRAPH_MODE):
+        train(mode)
+    for folder in ("output", "output/profile_2", "output/profile_3"):
+        with (place / folder / "step_trace_raw_0_detail_time.csv").open() as file:
+            assert len(list(csv.DictReader(file))) == STEPS + 1
+
+
 def test_every_operator_also_in_a_sink(place):
     context.set_context(enable_profiling=True, profiling_options="training_trace:task_trace", device_id=2)
     train(context.GRAPH_MODE, sunk=True)
@@ -49,10 +58,11 @@ def test_every_operator_also_in_a_sink(place):
     assert {"MatMul", "ReLU", "ApplyMomentum"} <= kinds
 
 
-def test_nothing_is_written_unless_it_is_enabled(place):
+def test_nothing_is_written_unless_it_is_enabled(place, caplog):
     context.set_context(profiling_options='{"result_path": "output", "training_trace": "on"}')
     train(context.GRAPH_MODE)
     assert list((place / "output").iterdir()) == []
+    assert "profiling_options has no effect without enable_profiling=True: nothing is profiled" in caplog.text
 
 
 def test_a_training_is_no_trace_of_one_operator():
