@@ -189,11 +189,11 @@ def predict(parser: Parser) -> None:
     """`runner predict`."""
     parser.description = """\
 Run the network of a run, with the weights of its newest checkpoint, on new files: images, tables in CSV, or arrays of
-numpy, prepared as the training data were. Nothing is written, and the training data are not needed. An array (.npy,
+numpy, prepared as the training data were. The training data are not needed. An array (.npy,
 or .npz with an array for each input) is one sample or several: integers of 8 bits are pixels [H, W, C] of a network
 for images, other numbers are inputs of the network as they are, after all preprocessing; those for a run with
 dataset=npz are prepared as in training. For a network with classes, the most probable ones are shown; otherwise the
-numbers that it returns."""
+numbers that it returns, of many their range and mean. --npy and --npz write arrays."""
     parser.epilog = """\
 exit codes
   0 ok   1 an output is not finite   2 wrong usage, or no such run   7 no good checkpoint, or a bad data file"""
@@ -204,6 +204,8 @@ exit codes
     form = parser.flags.add_mutually_exclusive_group()
     form.add_argument("--csv", action="store_true", help="comma-separated values")
     form.add_argument("--json", action="store_true", help="one JSON array, an object for each sample")
+    form.add_argument("--npy", type=path, metavar="FILE", help="write the output for all samples as an array")
+    form.add_argument("--npz", type=path, metavar="FILE", help="write all outputs as arrays, with the samples' names")
     code(parser)
 
 

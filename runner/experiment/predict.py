@@ -1,7 +1,8 @@
 """Predictions of a trained network for new files."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import field
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,8 @@ class Predictions(Frozen):
     """What a network returned for some samples.
 
     `rows` are the names of the samples. `values` is Float64 [N, n]: a number for each of `names`. With `has_classes`
-    these are classes, and the numbers are their probabilities unless `are_scores`.
+    these are classes, and the numbers are their probabilities unless `are_scores`. Without, `outputs` has the numbers
+    as the network returns them.
     """
 
     rows: tuple[str, ...]
@@ -41,6 +43,7 @@ class Predictions(Frozen):
     names: tuple[str, ...]
     has_classes: bool = False
     are_scores: bool = False
+    outputs: Mapping[str, np.ndarray] = field(default_factory=dict)  # without classes: each [N, ...], by name
 
 
 def predict(folder: Path, paths: Sequence[Path], given_code: Sequence[str] = ()) -> Predictions:
@@ -174,7 +177,8 @@ def _named(
         return Predictions(rows, ops.Softmax().kernel(first), _classes(inputs, width), has_classes=True)
     if width > 1 and activation is None and width == inputs.facts.get("num_classes"):
         return Predictions(rows, first, _classes(inputs, width), has_classes=True, are_scores=True)
-    return Predictions(rows, *_numbers(_target(config, inputs), outputs))
+    names = _output_names(_target(config, inputs), len(outputs))
+    return Predictions(rows, *_numbers(names, outputs), outputs=dict(zip(names, outputs, strict=True)))
 
 
 def _classes(inputs: ModelInputs, count: int) -> tuple[str, ...]:
@@ -189,11 +193,14 @@ def _target(config: RunConfig, inputs: ModelInputs) -> str:
     return named if isinstance(named, str) else inputs.target
 
 
-def _numbers(target: str, outputs: Sequence[np.ndarray]) -> tuple[np.ndarray, tuple[str, ...]]:
+def _output_names(target: str, count: int) -> list[str]:
+    return [target] if count == 1 else [f"{target}.{k}" for k in range(count)]
+
+
+def _numbers(prefixes: Sequence[str], outputs: Sequence[np.ndarray]) -> tuple[np.ndarray, tuple[str, ...]]:
     """All numbers of the outputs as [N, n], and their names: `price`, `price[1]` or `price.1[0,2]`."""
     names: list[str] = []
-    for k, output in enumerate(outputs):
-        prefix = target if len(outputs) == 1 else f"{target}.{k}"
+    for prefix, output in zip(prefixes, outputs, strict=True):
         shape = output.shape[1:]
         single = int(np.prod(shape)) == 1
         names += [prefix if single else f"{prefix}[{','.join(map(str, place))}]" for place in np.ndindex(*shape)]

@@ -6,10 +6,11 @@
 
 import json
 import sys
+import zipfile
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from runner.config import code, groups, options  # noqa: F401  register what run
 from runner.core.values import Tensor
 from runner.errors import ConfigError
 from runner.experiment.predict import Predictions, predict
+from runner.host import files
 from runner.host.console import csv_text, spreadsheet_cell, visible
 from runner.ops.effects import print_entries, text
 from runner.register import PLURALS, Entry, Key
@@ -26,17 +28,48 @@ from runner.validation.rules import show
 # `runner predict RUN_DIR FILES...`: the predictions as a table, CSV or JSON.
 
 
+MOST_NUMBERS = 8  # of a sample in a table; of more, there is a summary
+
+
 def predict_rows(args: Namespace) -> int:
-    """Print the predictions for the files. Raises RunnerError."""
+    """Print the predictions for the files, or write them as arrays. Raises RunnerError."""
     found = predict(Path(args.run), [Path(file) for file in args.files], args.code)
-    if args.json:
+    if args.npy or args.npz:
+        _write(found, *(Path(file) if file else None for file in (args.npy, args.npz)))
+    elif args.json:
         sys.stdout.write(json.dumps([*_objects(found, args.top)], indent=2) + "\n")
     elif args.csv:
         rows = [_columns(found), *_rows(found, args.top)]
         sys.stdout.write(csv_text([[spreadsheet_cell(cell) for cell in row] for row in rows]))
+    elif found.has_classes:
+        _print_classes(found, args.top)
     else:
-        _print(found, args.top)
+        _print_numbers(found)
     return 0
+
+
+def _write(found: Predictions, npy: Path | None, npz: Path | None) -> None:
+    """The arrays of all samples: the one output as .npy, or all by name as .npz, with the names of the samples."""
+    arrays = {_value_name(found): found.values} if found.has_classes else dict(found.outputs)
+    if npz:
+        arrays["file"] = np.array(found.rows)
+        if found.has_classes:
+            arrays["class"] = np.array(found.names)
+        files.write_atomically(npz, lambda file: _write_npz(file, arrays))
+        return
+    if len(arrays) > 1:
+        rows = {"outputs": ", ".join(arrays), "repair": "--npz, which writes all of them"}
+        raise ConfigError("--npy writes one array, and the network has several outputs", **rows)
+    (array,) = arrays.values()
+    files.write_atomically(cast(Path, npy), lambda file: np.save(file, array))
+
+
+def _write_npz(file: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
+    """`np.savez` for any names: it has a parameter `file`."""
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, array, allow_pickle=False)
 
 
 def _best(found: Predictions, row: int, top: int) -> Iterator[tuple[str, float]]:
@@ -72,17 +105,38 @@ def _objects(found: Predictions, top: int) -> Iterator[dict[str, Any]]:
             yield {"file": name, "values": dict(zip(found.names, map(float, found.values[row]), strict=True))}
 
 
-def _print(found: Predictions, top: int) -> None:
+def _print_classes(found: Predictions, top: int) -> None:
     columns = [column for column in _columns(found) if column != "rank"]
-    rows = []
-    for row in _rows(found, top):
-        if found.has_classes:
-            name, rank, label, value = row
-            cells = [str(name) if rank == 1 else "", str(label), f"{value:.4f}"]
-        else:
-            cells = [str(row[0]), *(f"{value:.6g}" for value in row[1:])]
-        rows.append((cells, ""))
-    print_table(open_console(), [(column, "") for column in columns], rows)
+    rows = [
+        ([str(name) if rank == 1 else "", str(label), f"{value:.4f}"], "")
+        for name, rank, label, value in _rows(found, top)
+    ]
+    print_table(open_console(), [(column, "") for column in columns], rows, whole=columns[-1:])
+
+
+def _print_numbers(found: Predictions) -> None:
+    """A table of a row for each sample; one for each number where that would not fit; or a summary of many numbers."""
+    console = open_console()
+    if len(found.names) > MOST_NUMBERS:
+        columns: list[str] = ["file", "output", "shape", "min", "max", "mean"]
+        cells = [row for place, name in enumerate(found.rows) for row in _summaries(found, place, name)]
+    else:
+        columns, numbers = ["file", *found.names], [[f"{x:.6g}" for x in row] for row in found.values]
+        cells = [[name, *row] for name, row in zip(found.rows, numbers, strict=True)]
+        if sum(max(map(len, column)) + 2 for column in zip(columns, *cells, strict=True)) > console.width:
+            columns = ["file", "output", "value"]
+            pairs = (zip(found.names, row, strict=True) for row in numbers)
+            cells = [[name, *pair] for name, row in zip(found.rows, pairs, strict=True) for pair in row]
+    print_table(console, [(column, "") for column in columns], [(row, "") for row in cells], whole=columns[2:])
+    if len(found.names) > MOST_NUMBERS:
+        sys.stdout.write("all numbers: --npz FILE, --csv or --json\n")
+
+
+def _summaries(found: Predictions, place: int, name: str) -> Iterator[list[str]]:
+    for output, arrays in found.outputs.items():
+        array = arrays[place].astype(np.float64)
+        numbers = (array.min(), array.max(), array.mean()) if array.size else ()
+        yield [name, output, str(list(array.shape)), *(f"{x:.6g}" for x in numbers), *[""] * (3 - len(numbers))]
 
 
 # `runner ls networks` and the other kinds: what can be named in a config, where it comes from, and its keys.

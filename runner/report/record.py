@@ -8,7 +8,7 @@ runs as text, after them lines and tables on the terminal and texts in Markdown,
 import os
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -417,15 +417,17 @@ def print_table(
     columns: Sequence[tuple[str, str]],
     rows: Sequence[tuple[Sequence[str], str]],
     title: str | None = None,
+    whole: Collection[str] = (),
 ) -> None:
-    """Print a table: columns are (title, colour), rows are (cells, colour)."""
+    """Print a table: columns are (title, colour), rows are (cells, colour). Those in `whole` are not cut."""
     from rich.box import SIMPLE
     from rich.table import Table
     from rich.text import Text
 
     table = Table(title=title, title_justify="left", box=SIMPLE)
-    for name, colour in columns:
-        table.add_column(name, style=colour)
+    for place, (name, colour) in enumerate(columns):
+        width = max((len(cells[place]) for cells, _ in rows), default=0) if name in whole else None
+        table.add_column(name, style=colour, no_wrap=name in whole, min_width=width)
     for cells, colour in rows:
         table.add_row(*(Text(visible(cell)) for cell in cells), style=colour)
     console.print(table)

@@ -17,6 +17,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from runner import compile as compiler, context, nn
 from runner.communication.settings import get_auto_parallel_context, is_data_parallel, settings
 from runner.core.graph import NO_VALUES, GraphObserver, ValueObserver

@@ -15,7 +15,8 @@ from runner import cli
 from runner.dataset.sources import DigitsDataset
 from runner.errors import ConfigError, DataError, TrainingError
 from runner.experiment.evaluate import evaluate
-from runner.experiment.predict import predict
+from runner.experiment.predict import Predictions, _numbers, predict
+from runner.report import commands
 from runner.train.checkpoint import state
 
 Image = pytest.importorskip("PIL.Image")
@@ -352,3 +353,60 @@ def test_the_run_of_a_script(place):
     (place / "run" / "script.json").write_text("{}")
     with pytest.raises(ConfigError, match="the run is that of a script"):
         predict(place / "run", [Path("a.npy")])
+
+
+# Numbers without classes: how they are shown.
+
+
+def shown(capsys, monkeypatch, outputs: dict[str, np.ndarray], *words: object, width: int = 80) -> str:
+    """What the command prints for these outputs of a network, in a terminal of this width."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    names, arrays = [*outputs], [*outputs.values()]
+    values, numbers = _numbers(names, arrays)
+    rows = tuple(f"a/rather/long/path/of/samples.npy[{k}]" for k in range(len(values)))
+    monkeypatch.setattr(commands, "predict", lambda *_: Predictions(rows, values, numbers, outputs=outputs))
+    return printed(capsys, "run", "x.npy", *words)
+
+
+def test_numbers_are_never_cut(capsys, monkeypatch):
+    """Exponents became dots: five columns of eleven letters in a terminal of 60."""
+    x = np.array([[-1.23456e-30, 9.87654e20, -4.4e-12, 1 / 3, 7e-7], [1e-5, 2e-6, 3e-7, -4.56789e-8, 5e-9]])
+    for width in (60, 200):
+        table = shown(capsys, monkeypatch, {"y": x}, width=width)
+        assert [text for text in (f"{value:.6g}" for value in x.ravel()) if text not in table.split()] == []
+        assert "…" not in table
+
+
+def test_many_numbers_are_summarised(capsys, monkeypatch, place):
+    rng = np.random.default_rng(0)
+    outputs = {"mask.0": rng.normal(size=(2, 3, 32, 32)).astype(np.float32), "mask.1": np.arange(8.0).reshape(2, 4)}
+    table = [line.split() for line in shown(capsys, monkeypatch, outputs, width=120).splitlines()]
+    assert table[0] == ["file", "output", "shape", "min", "max", "mean"] or table[1][:2] == ["file", "output"]
+    (row,) = [line for line in table if "mask.1" in line and "[1]" in line[0]]
+    assert row[2:] == ["[4]", "4", "7", "5.5"]
+    first = outputs["mask.0"][0].astype(np.float64)
+    (row,) = [line for line in table if "mask.0" in line and "[0]" in line[0]]
+    assert row[2:] == ["[3,", "32,", "32]", *(f"{n:.6g}" for n in (first.min(), first.max(), first.mean()))]
+    assert table[-1] == ["all", "numbers:", "--npz", "FILE,", "--csv", "or", "--json"]
+
+
+def test_arrays_are_written(capsys, monkeypatch, place, lenet):
+    outputs = {"mask.0": np.ones((2, 3, 4), np.float32), "mask.1": np.arange(8.0).reshape(2, 4)}
+    assert shown(capsys, monkeypatch, outputs, "--npz", "out.npz") == ""
+    with np.load("out.npz") as written:
+        assert {name: array.tolist() for name, array in written.items()} == {
+            "file": [f"a/rather/long/path/of/samples.npy[{k}]" for k in range(2)],
+            **{name: array.tolist() for name, array in outputs.items()},
+        }
+    assert cli.main(["predict", "run", "x.npy", "--npy", "out.npy"]) == 2
+    assert "--npz, which writes all of them" in capsys.readouterr().err
+    assert not Path("out.npy").exists()
+    shown(capsys, monkeypatch, {"mask": outputs["mask.0"]}, "--npy", "out.npy")
+    np.testing.assert_array_equal(np.load("out.npy"), outputs["mask.0"])
+    monkeypatch.undo()
+    monkeypatch.chdir(place)
+    np.save("one.npy", digits()[0][:3])
+    printed(capsys, lenet["run_dir"], "one.npy", "--npz", "classes.npz")
+    with np.load("classes.npz") as written:
+        assert written["class"].tolist() == [str(k) for k in range(10)]
+        np.testing.assert_array_equal(written["probability"], predict(lenet["run_dir"], [Path("one.npy")]).values)
