@@ -175,7 +175,7 @@ KNOWN = (
     (("resume", "piped"), 2, "not a run directory\n  path     piped\n  damaged  status.json\n  reason   not a regular"),
     (("report", "run", "-o", "."), 5, "cannot write a file\n  path    .\n  reason  Is a directory\n"),
     (("report", "run", "-o", "pipe"), 5, "cannot write a file\n  path    pipe\n  reason  not a regular file\n"),
-    (("session.enable_dump=1",), 2, "hint     dump=ge dump.dump_path=...\n"),
+    (("session.enable_dump=1",), 2, "hint     session.dump_path=...\n"),
     *(
         ((*before, name, *after), 2, f"wrong usage\n  reason  argument {argument}: a {what}")
         for before, after, argument in (

@@ -23,6 +23,7 @@ from runner.config.groups.services import (
     consistency_errors as tracking_errors,
     dump_consistency_errors as dump_errors,
     dump_is_requested,
+    dump_of_session,
     profiling_consistency_errors as profiling_errors,
     profiling_is_requested,
     session_consistency_errors as session_errors,
@@ -52,6 +53,10 @@ def examine(values: Mapping[str, Any], origin: Origin) -> tuple[RunConfig, list[
     checker = _Checker(origin)
     config: RunConfig = checker.section(RunConfig, values, "")
     if not checker.errors:
+        try:
+            config = dataclasses.replace(config, dump=dump_of_session(config.dump, config.session))
+        except ConfigError as reason:
+            checker.report(reason)
         for error in _consistency_errors(config):
             checker.report(error)
     checker.check_outputs(config)

@@ -153,8 +153,14 @@ CONFIG = [
     (("session.optypelist_for_implmode=Conv2D",), "session.optypelist_for_implmode", ("null or Pooling\n",)),
     (("session.optypelist_for_implmode=[Pooling,Conv2D]",), "session.optypelist_for_implmode", ("null or Pooling\n",)),
     (("session.initialize_system=maybe",), "session.initialize_system", ("not true or false\n",)),
-    (("session.enable_dump=true",), "session.enable_dump", ("unknown key\n", "hint     dump=ge dump.dump_path=...\n")),
-    (("session.dump_step=0",), "session.dump_step", ("unknown key\n", "dump=ge dump.dump_step=...\n")),
+    (("session.enable_dump=true",), "session.dump_path", ("needs a folder\n", "hint     session.dump_path=...\n")),
+    (("session.enable_dump=true", "session.dump_path=none"), "session.dump_path", ("a folder is missing\n",)),
+    (
+        ("session.enable_dump=true", "session.dump_path=.", "dump=async"),
+        "session.enable_dump",
+        ("two dumps\n", "dump=async requests the other one\n"),
+    ),
+    (("session.dump_step=9-5",), "session.dump_step", ("a range of steps runs backwards\n",)),
     (("session.graph_mode=0",), "session.graph_mode", ("unknown key\n", "nearest  session.graph_run_mode\n")),
 ]
 

@@ -286,8 +286,6 @@ PRECISION_MODES = ("allow_fp32_to_fp16", "force_fp16", "force_fp32", "must_keep_
 LOSS_SCALES = ("dynamic", "off")
 # Options of seed 004 that are keys of other groups, with hints.
 MOVED_KEYS: Mapping[str, str] = {
-    "enable_dump": "dump=ge dump.dump_path=...",
-    **{name: f"dump=ge dump.{name}=..." for name in ("dump_path", "dump_step", "dump_mode")},
     "enable_dump_debug": "dump=async dump.op_debug_mode=3 detects overflow",
     "dump_debug_mode": "dump=async dump.op_debug_mode=1, 2 or 3 detects overflow",
 }
@@ -344,8 +342,13 @@ class SessionSettings(Frozen):
     rounding errors are then up to 5e-6 of the largest result instead of 2e-6.
     `op_select_implmode` selects how the operators of `optypelist_for_implmode` sum Float16 (null: in Float32).
     `profiling_mode` requests a profile with the words of `profiling_options`; the group `profiling` has more keys.
+    `enable_dump` is `dump=ge` with the three keys after it.
     """
 
+    enable_dump: bool = key(False, validate=switch)  # dump operators into dump_path, in a folder for each run
+    dump_path: str | None = key(None, path=True, writes=as_path)  # an existing folder, from the working directory
+    dump_step: str | None = key(None, validate=_dump_step)  # steps; null: all
+    dump_mode: str = key("output", choices=("input", "output", "all"))  # inputs, outputs or both
     precision_mode: str = key(PRECISION_MODES[0], validate=_validate_precision)  # casts of operands
     loss_scale: float | str | None = key(None, validate=_validate_loss_scale)  # null: dynamic with allow_mix_precision
     auto_tune_mode: str | None = key(None, validate=_validate_tuning)  # "RL", "GA" or "RL,GA"; null: no tuning
@@ -362,6 +365,23 @@ class SessionSettings(Frozen):
     bp_point: str | None = key(None, validate=operator_point)  # last operator of the backward pass
     op_trace: str | None = key(None, validate=operator)  # the operator of profiling_options=op_trace
     initialize_system: bool = False  # time the initialisation separately
+
+
+def dump_of_session(dump: Dump, session: SessionSettings) -> Dump:
+    """The group `dump`, or what `session.enable_dump` requests. ConfigError for two dumps, or no folder."""
+    if not session.enable_dump:
+        return dump
+    requested = GeDump(dump_path=session.dump_path, dump_step=session.dump_step, dump_mode=session.dump_mode)
+    if dump not in (NoDump(), requested):
+        hint = f"dump={dump.name} requests the other one"
+        raise ConfigError("two dumps", key="session.enable_dump", value="true", allowed="false", hint=hint)
+    try:
+        if session.dump_path is None:
+            raise Invalid("session.enable_dump needs a folder", "a folder that exists", hint="session.dump_path=...")
+        existing_folder(session.dump_path)
+    except Invalid as invalid:
+        raise invalid_value_error("session.dump_path", session.dump_path, invalid) from None
+    return requested
 
 
 def session_consistency_errors(

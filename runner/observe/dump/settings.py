@@ -148,7 +148,7 @@ class DumpSettings(Frozen):
     def on(self, card: int | None) -> "DumpSettings | None":
         """The dump of a card, whose folder exists afterwards; None, and a warning, if the card dumps nothing.
 
-        On the CPU (`card` None), which has no cards, the list of devices has no effect (seed 002).
+        On the CPU (`card` None), which has no cards, the list of devices has no effect, and neither has `trans_flag`.
 
         Raises StorageError if the folder cannot be created or written.
         """
@@ -165,7 +165,7 @@ class DumpSettings(Frozen):
         make_directory(self.path)
         if not os.access(self.path, os.W_OK | os.X_OK):
             raise StorageError("the path of the dump is not writable", path=self.path)
-        return self
+        return replace(self, trans_flag=True) if self.kind == "sync" and card is None else self
 
 
 def _path(value: object) -> str:
