@@ -53,13 +53,13 @@ def examine(values: Mapping[str, Any], origin: Origin) -> tuple[RunConfig, list[
     checker = _Checker(origin)
     config: RunConfig = checker.section(RunConfig, values, "")
     if not checker.errors:
-        try:
-            config = dataclasses.replace(config, dump=dump_of_session(config.dump, config.session))
-        except ConfigError as reason:
-            checker.report(reason)
         for error in _consistency_errors(config):
             checker.report(error)
     checker.check_outputs(config)
+    try:
+        config = dataclasses.replace(config, dump=dump_of_session(config.dump, config.session))
+    except ConfigError as reason:
+        checker.report(reason)
     return config, checker.found()
 
 
