@@ -23,10 +23,11 @@ from runner.config.groups.services import (
     consistency_errors as tracking_errors,
     dump_consistency_errors as dump_errors,
     dump_is_requested,
-    dump_of_session,
     profiling_consistency_errors as profiling_errors,
     profiling_is_requested,
+    requested_dump,
     session_consistency_errors as session_errors,
+    session_dump_errors,
 )
 from runner.config.schema import Expectation, RunConfig
 from runner.dataset.catalog import AUGMENTABLE, CATALOG
@@ -56,10 +57,6 @@ def examine(values: Mapping[str, Any], origin: Origin) -> tuple[RunConfig, list[
         for error in _consistency_errors(config):
             checker.report(error)
     checker.check_outputs(config)
-    try:
-        config = dataclasses.replace(config, dump=dump_of_session(config.dump, config.session))
-    except ConfigError as reason:
-        checker.report(reason)
     return config, checker.found()
 
 
@@ -199,15 +196,16 @@ class _Checker:
         """Report errors of dump, profile and tracking as a whole, unless single keys of them are invalid."""
         wrong = {error.rows["key"].split(".")[0] for error in self.errors}
         found: list[ConfigError] = []
-        if not wrong & {"dump", "mode", "dataset_sink_mode"}:
-            found += dump_errors(config.dump, sunk=config.mode == "graph" and config.dataset_sink_mode)
+        dump = requested_dump(config.dump, config.session)
+        if not wrong & {"dump", "mode", "dataset_sink_mode", *(["session"] if config.session.enable_dump else [])}:
+            found += dump_errors(dump, sunk=config.mode == "graph" and config.dataset_sink_mode)
         if not wrong & {"profiling", "session"}:
             is_single = not isinstance(config.parallel, DataParallel)
             found += profiling_errors(config.profiling, config.session, is_single)
         if "tracking" not in wrong:
             found += tracking_errors(config.tracking)
         if not self.errors and not found:
-            requested = dump_is_requested(config.dump), profiling_is_requested(config.profiling, config.session)
+            requested = dump_is_requested(dump), profiling_is_requested(config.profiling, config.session)
             found += session_errors(config.session, config.eval.every != "never", *requested)
         for error in found:
             if error.rows["key"].split(".")[0] in _names(RunConfig):
@@ -218,6 +216,7 @@ class _Checker:
 
 def _consistency_errors(config: RunConfig) -> Iterator[ConfigError]:
     """Errors of valid keys that contradict each other."""
+    yield from session_dump_errors(config.dump, config.session)
     yield from _expectation_errors(config)
     yield from optimizer_errors(config.optimizer)
     yield from _rank_errors(config)

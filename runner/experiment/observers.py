@@ -126,13 +126,14 @@ def _requested(config: RunConfig, folder: Path) -> Iterator[OutputDirectory]:
 
 
 def _dump(config: RunConfig, inside: Path) -> Iterator[OutputDirectory]:
-    if not services.dump_is_requested(config.dump) or not config.session.graph_run_mode:
+    group = services.requested_dump(config.dump, config.session)
+    if not services.dump_is_requested(group) or not config.session.graph_run_mode:
         return
-    requested = services.settings(config.dump, {"path": str(inside), "net_name": config.network.name})
+    requested = services.settings(group, {"path": str(inside), "net_name": config.network.name})
     if requested is not None and requested.enabled:
         key, file = "dump.dump_path" if requested.kind == "ge" else "dump.path", None
-        if isinstance(config.dump, services.NoDump):
-            key, file = PATH_KEY, config.dump.config or os.environ[dumps.VARIABLE]
+        if isinstance(group, services.NoDump):
+            key, file = PATH_KEY, group.config or os.environ[dumps.VARIABLE]
         yield OutputDirectory(requested.path, key, DUMP_FILES, file)
 
 
@@ -308,8 +309,9 @@ def dump_settings(request: RunRequest) -> dumps.DumpSettings | None:
     """
     config = request.config
     defaults = {"path": str(request.folder.absolute() / rundir.DUMP), "net_name": config.network.name}
-    requested = services.settings(config.dump, defaults)
-    if os.environ.get(dumps.VARIABLE) and config.dump != services.NoDump():
+    group = services.requested_dump(config.dump, config.session)
+    requested = services.settings(group, defaults)
+    if os.environ.get(dumps.VARIABLE) and group != services.NoDump():
         LOG.warning("%s has no effect: the config of the run selects the dump", dumps.VARIABLE)
     if requested is None:
         return None

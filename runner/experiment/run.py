@@ -16,7 +16,12 @@ import numpy as np
 from runner import compile as compiler, context, nn, rundir
 from runner.communication.world import process_number, world
 from runner.config.code import loaded_files
-from runner.config.groups.services import SessionSettings, dump_is_requested, profiling_is_requested
+from runner.config.groups.services import (
+    SessionSettings,
+    dump_is_requested,
+    profiling_is_requested,
+    requested_dump,
+)
 from runner.config.schema import CheckpointSettings, Expectation, RunConfig, RunRequest, names_of
 from runner.core.graph import NO_VALUES, GraphObserver, ValueObserver
 from runner.errors import MismatchError, TrainingError
@@ -176,7 +181,7 @@ def value_observer(request: RunRequest) -> ValueObserver:
     Raises StorageError, and ConfigError when not all ranks dump.
     """
     config = request.config
-    if not dump_is_requested(config.dump):
+    if not dump_is_requested(requested_dump(config.dump, config.session)):
         return NO_VALUES
     settings = observers.dump_settings(request)
     if world().size > 1:

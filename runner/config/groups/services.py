@@ -367,21 +367,26 @@ class SessionSettings(Frozen):
     initialize_system: bool = False  # time the initialisation separately
 
 
-def dump_of_session(dump: Dump, session: SessionSettings) -> Dump:
-    """The group `dump`, or what `session.enable_dump` requests. ConfigError for two dumps, or no folder."""
+def requested_dump(dump: Dump, session: SessionSettings) -> Dump:
+    """The group `dump`, or what `session.enable_dump` requests."""
     if not session.enable_dump:
         return dump
-    requested = GeDump(dump_path=session.dump_path, dump_step=session.dump_step, dump_mode=session.dump_mode)
-    if dump not in (NoDump(), requested):
+    return GeDump(dump_path=session.dump_path, dump_step=session.dump_step, dump_mode=session.dump_mode)
+
+
+def session_dump_errors(dump: Dump, session: SessionSettings) -> Iterator[ConfigError]:
+    """Errors of a run with two dumps, or whose `session.enable_dump` has no folder."""
+    if not session.enable_dump:
+        return
+    if dump != NoDump():
         hint = f"dump={dump.name} requests the other one"
-        raise ConfigError("two dumps", key="session.enable_dump", value="true", allowed="false", hint=hint)
+        yield ConfigError("two dumps", key="session.enable_dump", value="true", allowed="false", hint=hint)
     try:
         if session.dump_path is None:
             raise Invalid("session.enable_dump needs a folder", "a folder that exists", hint="session.dump_path=...")
         existing_folder(session.dump_path)
     except Invalid as invalid:
-        raise invalid_value_error("session.dump_path", session.dump_path, invalid) from None
-    return requested
+        yield invalid_value_error("session.dump_path", session.dump_path, invalid)
 
 
 def session_consistency_errors(
