@@ -21,6 +21,7 @@ import numpy as np
 
 from runner import compile as compiler, context, nn
 from runner.communication.settings import get_auto_parallel_context, is_data_parallel, settings
+from runner.communication.world import world
 from runner.core.graph import NO_VALUES, GraphObserver, ValueObserver
 from runner.core.precision import Policy, use_precision
 from runner.core.source import SourceLine, is_users
@@ -232,6 +233,15 @@ def epoch_steps(dataset: Dataset, dataset_sink_mode: bool, sink_size: int) -> in
     return dataset.get_dataset_size() if sink_size == -1 or not dataset_sink_mode else sink_size
 
 
+def require_equal_steps(epoch: int, steps: int, max_steps: int | None) -> None:
+    """Raise ConfigError, on all ranks, when they would make different numbers of steps: some would wait for ever."""
+    planned = world().all_gathered([epoch, steps, max_steps])
+    if any(one != planned[0] for one in planned):
+        rows = {"epochs": planned[0][0]} | {f"steps of rank {rank}": one[1] for rank, one in enumerate(planned)}
+        repair = "sampler=DistributedSampler(num_shards, shard_id), which fills shards up, or drop_remainder=True"
+        raise ConfigError("ranks have different numbers of steps in an epoch", **rows, repair=repair)
+
+
 def total_steps(epoch: int, steps: int, max_steps: int | None) -> int:
     """The number of steps of a training of `epoch` epochs of `steps` steps."""
     return epoch * steps if max_steps is None else min(max_steps, epoch * steps)
@@ -356,6 +366,8 @@ class Model(KeywordNames):
         check_train_arguments(epoch, train_dataset, dataset_sink_mode, sink_size, max_steps)
         check_columns(self.network, train_dataset, self.loss_fn)
         steps = epoch_steps(train_dataset, dataset_sink_mode, sink_size)
+        if self.parallel:
+            require_equal_steps(epoch, steps, max_steps)
         sunk = self._sinks(dataset_sink_mode, sink_size, train_dataset)
         hooks = CallbackList(callbacks) if self.profiler is None else self.profiler.callbacks(callbacks)
         cb_params = self._parameters(hooks, train_dataset, epoch_num=epoch, batch_num=steps, dataset_sink_mode=sunk)
@@ -411,7 +423,8 @@ class Model(KeywordNames):
         can_sink = self.mode == context.GRAPH_MODE and not dataset.has_whole_batches
         sunk = dataset_sink_mode and can_sink and not self.parallel
         check_dump(self.value_observer(), sunk)
-        if dataset_sink_mode and sink_size > 0 and not sunk:  # the default, -1, promises nothing
+        is_requested = sink_size > 0 or (self.parallel and can_sink)  # by default, sinking is what can be had
+        if dataset_sink_mode and is_requested and not sunk:
             mode = "data-parallel training" if self.parallel else "PyNative mode"
             if dataset.has_whole_batches:
                 mode = "training with batches that functions compute"

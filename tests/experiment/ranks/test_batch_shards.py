@@ -1,7 +1,10 @@
 """Ranks share every batch: together they have the samples of one process, in its order."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from ranks import mpirun, needs_mpi
 
 from runner.dataset import NumpySlicesDataset
 from runner.errors import ConfigError
@@ -10,6 +13,16 @@ from runner.errors import ConfigError
 def rows(count=26, batch=8, drop_remainder=True):
     data = NumpySlicesDataset({"x": np.arange(count, dtype=np.float32)}, shuffle=True).repeat(2)
     return data.shuffle(10).batch(batch, drop_remainder)
+
+
+@needs_mpi
+@pytest.mark.parametrize("mode", ["graph", "pynative"])
+def test_uneven_shards_of_a_script_are_an_error_on_every_rank(mode):
+    """A rank with a step more waited for ever. Afterwards the ranks train with what fits."""
+    code, out, err = mpirun(2, Path(__file__).with_name("rank_uneven.py"), mode)
+    assert code == 0, err
+    what = "ranks have different numbers of steps in an epoch, 3 and 2"
+    assert sorted(out.splitlines()) == sorted(f"rank {k}: {line}" for k in (0, 1) for line in (what, "trained"))
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 4])
