@@ -57,7 +57,7 @@ NO_ROLES = ParameterRoles()
 def create_network(config: RunConfig, facts: Mapping[str, Any]) -> nn.Cell:
     """The network for data with these facts, as it is registered. Raises ConfigError."""
     network = config.network.create(nn.Cell, **facts)
-    _select_implementations(network, config.session)
+    _select_implementations(network, config.session, config.device.target)
     return network
 
 
@@ -89,11 +89,12 @@ def _outputs(settings: NetworkSettings, facts: Mapping[str, Any]) -> int:
     raise ConfigError("the dataset does not determine num_classes", **HEAD, **rows, hint=hint)
 
 
-def _select_implementations(network: nn.Cell, session: SessionSettings) -> None:
+def _select_implementations(network: nn.Cell, session: SessionSettings, target: str) -> None:
+    reported = target != "Ascend"  # CANN reads both keys, for its own list of operators
     if session.optypelist_for_implmode is None:
-        if session.op_select_implmode != SessionSettings.op_select_implmode:
+        if reported and session.op_select_implmode != SessionSettings.op_select_implmode:
             LOG.warning("session.op_select_implmode has no effect without session.optypelist_for_implmode=Pooling")
-    elif not set_impl_mode(network, session.op_select_implmode):
+    elif not set_impl_mode(network, session.op_select_implmode) and reported:
         LOG.warning("session.optypelist_for_implmode has no effect: the network has no layer AvgPool2d")
 
 
@@ -246,7 +247,9 @@ def _loss_scale(config: RunConfig) -> LossScaleManager | None:
 
 def device_of(config: RunConfig) -> Device:
     """The device that a run requests."""
-    return Device(**asdict(config.device), winograd=config.session.winograd)
+    session = config.session
+    modes = {name: getattr(session, name) for name in ("winograd", "op_select_implmode", "optypelist_for_implmode")}
+    return Device(**asdict(config.device), **modes)
 
 
 def samples_of(settings: DatasetSettings, split: str) -> Dataset:
