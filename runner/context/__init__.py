@@ -79,7 +79,7 @@ SETTINGS: dict[str, Setting] = {
     "variable_memory_max_size": Setting("0", _MEMORY, _SIZE),
     "max_device_memory": Setting("1024GB", _MEMORY, _SIZE),
     "auto_tune_mode": Setting(
-        "NO_TUNE", "tuning: runner tune", Rule(choices=("NO_TUNE", "RL", "GA", "RL,GA", "GA,RL"))
+        "NO_TUNE", "runs are tuned: session.auto_tune_mode", Rule(choices=("NO_TUNE", "RL", "GA", "RL,GA", "GA,RL"))
     ),
     "env_config_path": Setting("", _RUNTIME, Rule(path=True)),
     "precompile_only": Setting(False, "graphs are compiled when a cell is called"),

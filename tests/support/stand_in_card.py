@@ -137,7 +137,5 @@ def install(monkeypatch: pytest.MonkeyPatch, target: str = "GPU") -> Card:
     monkeypatch.setattr(onnxruntime, "InferenceSession", opened)
     monkeypatch.setattr(onnxruntime, "OrtValue", OrtValue)
     monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: None, raising=False)
-    monkeypatch.setattr(
-        onnxruntime, "get_available_providers", lambda: [card.backend.provider, "CPUExecutionProvider"]
-    )
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [card.backend.provider, "CPUExecutionProvider"])
     return card
