@@ -162,6 +162,11 @@ def device_error(device: Device, reason: str, text: str = "") -> DeviceError:
     )
 
 
+def idle_card(device: Device, repair: str) -> DeviceError:
+    """The error for a card that PyNative mode would leave idle without a word; `repair` is what to write instead."""
+    return DeviceError("PyNative mode computes in numpy, on the CPU", device=device, repair=repair)
+
+
 def describe_runtimes(installed: Mapping[str, str]) -> str:
     """The installed onnxruntime distributions in one line, with a warning when there are several."""
     listed = ", ".join(f"{name} {version}" for name, version in installed.items())

@@ -117,7 +117,7 @@ PRECISION: Current[Policy | None] = Current("precision", None)  # interpreters s
 
 def policy(mode: str) -> Policy | None:
     """The policy of a `precision_mode`. Raises ConfigError for an unknown one."""
-    if mode not in MODES:
+    if not isinstance(mode, str) or mode not in MODES:
         raise ConfigError("unknown precision_mode", given=mode, **known_names(mode, MODES))
     return MODES[mode]
 

@@ -23,7 +23,7 @@ from runner.dataset.batches import facts_of, in_batches, is_batched
 from runner.dataset.pipeline import Dataset, Preprocessing
 from runner.dataset.readers.preprocessing import READERS, stored_preprocessing
 from runner.dataset.readers.split import SPLITS
-from runner.device import Device
+from runner.device import Device, idle_card
 from runner.errors import ConfigError, DataError, DeviceError, collect_errors, known_names, raise_all
 from runner.host import json
 from runner.host.console import LOG, as_unicode
@@ -349,9 +349,7 @@ def _check_pynative_device(device: Device) -> None:
     """PyNative mode computes in numpy: a requested card would stay idle without a message."""
     if device.target == "CPU":
         return
-    error = DeviceError(
-        "PyNative mode computes in numpy, on the CPU", device=device, repair="mode=graph, or device=cpu"
-    )
+    error = idle_card(device, "mode=graph, or device=cpu")
     if device.allow_fallback:
         LOG.warning("%s", error.what)
         return
