@@ -138,8 +138,8 @@ def set_context(**settings: Any) -> None:
 
     `mode` GRAPH_MODE (0) or PYNATIVE_MODE (1, default) · `device_target` CPU, GPU or Ascend, cards in graph mode only ·
     `device_id` 0 to 4095, without effect on the CPU · `reserve_class_name_in_scope` bool · `print_file_path` the file
-    of the operator Print ("": the screen); an existing one gets the time as a suffix · `save_graphs` bool, whether graphs
-    of models and cells are written, and `save_graphs_path` their folder (default: the working directory) ·
+    of the operator Print ("": the screen); an existing one gets the time as a suffix · `save_graphs` bool, whether
+    graphs of models and cells are written, and `save_graphs_path` their folder (default: the working directory) ·
     `precision_mode` the element types in which networks compute: allow_fp32_to_fp16 (default), force_fp16, force_fp32,
     must_keep_origin_dtype or allow_mix_precision · `enable_profiling` bool, whether trainings are profiled, and
     `profiling_options` what is measured: words such as "training_trace:task_trace", or JSON such as
