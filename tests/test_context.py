@@ -12,6 +12,7 @@ from tables import table
 
 from models.lenet import LeNet5
 from runner import Model, Tensor, context, nn, ops
+from runner.config.schema import SessionSettings
 from runner.device import Device
 from runner.errors import ConfigError, DeviceError
 
@@ -133,6 +134,19 @@ def test_asking_for_an_unknown_setting():
     assert str(caught.value) == (
         f"ConfigError: unknown context setting\n  given    moed\n  allowed  {SETTINGS}\n  nearest  mode"
     )
+
+
+OF_SESSIONS = ("op_debug_level", "enable_exception_dump", "graph_run_mode", "op_select_implmode")
+
+
+@pytest.mark.parametrize("name", (*OF_SESSIONS, "optypelist_for_implmode", "profiling_mode", "initialize_system"))
+def test_an_option_of_a_session_names_its_key(name):
+    for call in (lambda: context.set_context(**{name: 1}), lambda: context.get_context(name)):
+        with pytest.raises(ConfigError) as caught:
+            call()
+        hint = f"runs have this key, those of scripts too: runner.run(['session.{name}=...'])"
+        assert caught.value.rows == {"given": name, "key": f"session.{name}", "hint": hint}
+    assert set(context.OF_SESSIONS) <= set(SessionSettings.__dataclass_fields__)
 
 
 @pytest.mark.parametrize("target", ["GPU", "Ascend"])

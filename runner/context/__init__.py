@@ -92,6 +92,10 @@ SETTINGS: dict[str, Setting] = {
     "load_compile_cache": Setting(False, _RUNTIME),
 }
 DEFAULTS = {name: setting.default for name, setting in SETTINGS.items()}
+OF_SESSIONS = (  # options of Ascend's sessions, which are keys of runs
+    *("bp_point", "enable_exception_dump", "fp_point", "graph_run_mode", "initialize_system"),
+    *("op_debug_level", "op_select_implmode", "optypelist_for_implmode", "profiling_mode"),
+)
 
 
 def checked(name: str, value: object) -> Any:
@@ -345,6 +349,9 @@ def _profiling_options(value: Any) -> str:
 
 
 def _unknown(name: str) -> ConfigError:
+    if name in OF_SESSIONS:
+        hint = f"runs have this key, those of scripts too: runner.run(['session.{name}=...'])"
+        return ConfigError("scripts have no such setting", given=name, key=f"session.{name}", hint=hint)
     effective = [name for name in _DEFAULTS if name not in SETTINGS]
     return ConfigError(
         "unknown context setting", given=name, allowed=", ".join(effective), nearest=nearest(name, _DEFAULTS)
