@@ -99,12 +99,17 @@ class Device(DeviceSettings):
     """The requested device of a run. Raises ConfigError for invalid values.
 
     `tuning` is the measured configuration, `winograd` whether convolutions may use Winograd's transforms
-    (`session.winograd`). Two are set for each graph: `channels_last`, whether a GPU keeps images in that layout
-    (`compile.channels_last`), and `arena`, whether onnxruntime keeps the memory of values (`compile.work`).
+    (`session.winograd`). `op_select_implmode` and `optypelist_for_implmode` are those of the session, which an NPU
+    gets; None leaves them to it. Three are set for each graph (`compile.program`): `precision_mode`, the policy that an
+    NPU gets (None: none), `channels_last`, whether a GPU keeps images in that layout, and `arena`, whether onnxruntime
+    keeps the memory of values.
     """
 
     tuning: Tuning = UNTUNED
     winograd: str = "auto"
+    op_select_implmode: str | None = None
+    optypelist_for_implmode: str | None = None
+    precision_mode: str | None = None
     channels_last: bool = False
     arena: bool = True
 
@@ -155,6 +160,11 @@ def device_error(device: Device, reason: str, text: str = "") -> DeviceError:
         installed=describe_runtimes(installed),
         repair=repair(device.target, installed, missing),
     )
+
+
+def idle_card(device: Device, repair: str) -> DeviceError:
+    """The error for a card that PyNative mode would leave idle without a word; `repair` is what to write instead."""
+    return DeviceError("PyNative mode computes in numpy, on the CPU", device=device, repair=repair)
 
 
 def describe_runtimes(installed: Mapping[str, str]) -> str:

@@ -11,9 +11,10 @@ import pytest
 from tables import table
 
 from models.lenet import LeNet5
-from runner import Tensor, context, nn, ops
+from runner import Model, Tensor, context, nn, ops
+from runner.config.schema import SessionSettings
 from runner.device import Device
-from runner.errors import ConfigError
+from runner.errors import ConfigError, DeviceError
 
 SETTINGS = "mode, device_target, device_id, reserve_class_name_in_scope, print_file_path, save_graphs"
 SETTINGS += ", save_graphs_path, precision_mode, enable_profiling, profiling_options"
@@ -70,12 +71,13 @@ def test_several_settings_at_once():
     assert context.device() == Device("Ascend", 6)
 
 
+PRECISIONS = "allow_fp32_to_fp16, force_fp16, force_fp32, must_keep_origin_dtype, allow_mix_precision"
 MODES_ALLOWED = "context.GRAPH_MODE (0), context.PYNATIVE_MODE (1)"
 WRONG = [
     (("mode", 2), f"unknown mode\n  given    2\n  allowed  {MODES_ALLOWED}"),
     (("mode", True), f"unknown mode\n  given    True\n  allowed  {MODES_ALLOWED}"),
     (("mode", 1.0), f"unknown mode\n  given    1.0\n  allowed  {MODES_ALLOWED}"),
-    (("mode", "graph"), f"unknown mode\n  given    graph\n  allowed  {MODES_ALLOWED}"),
+    (("mode", "graph"), f"unknown mode\n  given    'graph'\n  allowed  {MODES_ALLOWED}"),
     (
         ("device_target", "ascent"),
         ("unknown device target\n  given    ascent\n  allowed  CPU, GPU, Ascend\n  nearest  Ascend"),
@@ -83,8 +85,13 @@ WRONG = [
     (("device_target", 3), "unknown device target\n  given    3\n  allowed  CPU, GPU, Ascend"),
     (("device_id", 4096), "device_id out of range\n  given    4096\n  allowed  0 to 4095"),
     (("device_id", -1), "device_id out of range\n  given    -1\n  allowed  0 to 4095"),
-    (("device_id", "0"), "device_id out of range\n  given    0\n  allowed  0 to 4095"),
-    (("device_id", True), "device_id out of range\n  given    True\n  allowed  0 to 4095"),
+    (("device_id", "0"), "device_id is no whole number\n  given    '0'\n  allowed  0 to 4095"),
+    (("device_id", True), "device_id is no whole number\n  given    True\n  allowed  0 to 4095"),
+    (("mode", "0"), f"unknown mode\n  given    '0'\n  allowed  {MODES_ALLOWED}"),
+    (
+        ("precision_mode", ["force_fp16"]),
+        f"unknown precision_mode\n  given    ['force_fp16']\n  allowed  {PRECISIONS}\n  nearest  force_fp16",
+    ),
     (("reserve_class_name_in_scope", 1), "reserve_class_name_in_scope must be True or False\n  given  1"),
     (("save_graphs", 1), "save_graphs must be True or False\n  given  1"),
     (("save_graphs_path", None), "save_graphs_path must be a path\n  given  NoneType"),
@@ -127,6 +134,39 @@ def test_asking_for_an_unknown_setting():
     assert str(caught.value) == (
         f"ConfigError: unknown context setting\n  given    moed\n  allowed  {SETTINGS}\n  nearest  mode"
     )
+
+
+OF_SESSIONS = ("op_debug_level", "enable_exception_dump", "graph_run_mode", "op_select_implmode")
+
+
+@pytest.mark.parametrize("name", (*OF_SESSIONS, "optypelist_for_implmode", "profiling_mode", "initialize_system"))
+def test_an_option_of_a_session_names_its_key(name):
+    for call in (lambda: context.set_context(**{name: 1}), lambda: context.get_context(name)):
+        with pytest.raises(ConfigError) as caught:
+            call()
+        hint = f"runs have this key, those of scripts too: runner.run(['session.{name}=...'])"
+        assert caught.value.rows == {"given": name, "key": f"session.{name}", "hint": hint}
+    assert set(context.OF_SESSIONS) <= set(SessionSettings.__dataclass_fields__)
+
+
+@pytest.mark.parametrize("target", ["GPU", "Ascend"])
+def test_a_card_that_pynative_mode_would_leave_idle(target):
+    context.set_context(device_target=target, device_id=1)
+    network = nn.Dense(3, 2)
+    calls = (
+        lambda: network(Tensor(np.ones((1, 3), np.float32))),
+        lambda: Model(network, nn.MSELoss(), nn.Momentum(network.trainable_params(), 0.1, 0.9)),
+    )
+    for call in calls:
+        with pytest.raises(DeviceError) as caught:
+            call()
+        assert str(caught.value) == (
+            "DeviceError: PyNative mode computes in numpy, on the CPU\n"
+            f"  device  {target} 1\n"
+            "  repair  context.set_context(mode=context.GRAPH_MODE), or device_target='CPU'"
+        )
+    context.set_context(device_target="CPU")
+    assert network(Tensor(np.ones((1, 3), np.float32))).shape == (1, 2)
 
 
 class Everything(nn.Cell):

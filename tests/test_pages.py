@@ -184,6 +184,34 @@ def test_every_command_flag_and_exit_code_is_told(reference):
         assert f"```text\n{cli.help_of(name)}```" in reference["commands"]
 
 
+COMMAND = re.compile(r"(?<![\w./-])runner ([a-z][a-z-]+)(?=$|[`.:;,]| [A-Z-])")
+NO_COMMANDS = {"again", "needs", "checkpoint"}  # sentences, and the format of a file
+KEY = re.compile(r"(?<![\w./'\"\[])([a-z_]+(?:\.[a-z_]+)+)=(?!=)")
+
+
+def said() -> list[tuple[str, str]]:
+    """The texts in the code but for docstrings: those of errors and advice, each with its file."""
+    found = []
+    for path in sorted((ROOT / "runner").rglob("*.py")):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+        bodies = [n.body[0] for n in nodes if isinstance(n, documented) and n.body]
+        docstrings = {first.value for first in bodies if isinstance(first, ast.Expr)}
+        texts = [n.value for n in nodes if isinstance(n, ast.Constant) and n not in docstrings]
+        found += [(text, path.name) for text in texts if isinstance(text, str)]
+    return found
+
+
+def test_errors_and_advice_name_no_command_and_no_key_that_does_not_exist(reference):
+    keys, groups = set(rows(reference["keys"])), set(defaults(RunConfig)) - {"expect"}
+    commands = [(name, file) for text, file in said() for name in COMMAND.findall(text)]
+    named = [(key, file) for text, file in said() for key in KEY.findall(text) if key.split(".")[0] in groups]
+    assert len(commands) > 20
+    assert len(named) > 30
+    assert [one for one in commands if one[0] not in {*cli.COMMANDS, *NO_COMMANDS}] == []
+    assert [one for one in named if one[0] not in keys] == []
+
+
 def test_every_operator_has_a_row(reference):
     told = rows(reference["operators"])
     assert set(told) == {name for name in ops.__all__ if name[0].isupper() and isinstance(getattr(ops, name), type)}

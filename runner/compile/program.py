@@ -26,6 +26,7 @@ from runner.compile.split_at_collectives import SplitSession, has_collectives
 from runner.core.graph import NO_GRAPHS, Graph, GraphObserver, Pass
 from runner.core.lowering import Layout
 from runner.core.operators import Effect
+from runner.core.precision import PRECISION
 from runner.core.trace import trace
 from runner.core.values import Parameter, Tensor, Value
 from runner.device import Device
@@ -62,7 +63,7 @@ class Executable:
         observer.compiled(graph, model)
         # A graph with layouts is optimised and ordered for short lifetimes of values: onnxruntime must not reorder it.
         self.optimize = not (graph.has_lowerings or observer.disables_optimization)
-        device = with_channels_last(suited(device, graph), graph)
+        device = with_precision(with_channels_last(suited(device, graph), graph))
         self.session: Session | SplitSession = (
             SplitSession(graph, device, self.optimize, layouts)
             if has_collectives(graph)
@@ -260,3 +261,12 @@ def with_channels_last(device: Device, graph: Graph) -> Device:
     kinds = {x.dtype for node in graph.all_nodes if node.op.convolves for x in node.inputs}
     on_tensor_cores = dtype.float16 in kinds or (dtype.float32 in kinds and device.tf32)
     return replace(device, channels_last=True) if on_tensor_cores else device
+
+
+# The element types of an NPU, whose compiler may choose others than those of the graph.
+
+
+def with_precision(device: Device) -> Device:
+    """The device; an NPU with the policy under which the graph was traced (`runner.compile.session.CANN_PRECISION`)."""
+    policy = PRECISION.get()
+    return device if device.target != "Ascend" or policy is None else replace(device, precision_mode=policy.name)

@@ -113,17 +113,32 @@ def operator_name(error: Exception) -> str | None:
 # The options of onnxruntime's providers for a device; no other place sets them.
 
 
+# CANN's `precision_mode` for a policy. For all others the element types are those of the graph, so Float32 is Float32:
+# by default CANN computes in Float16, and also its allow_fp32_to_fp16 and force_fp32 read Float16 in matrix products.
+CANN_PRECISION = {"force_fp16": "force_fp16", "allow_mix_precision": "allow_mix_precision"}
+CANN_OF_GRAPH = "must_keep_origin_dtype"
+
+
 def provider_options(device: Device) -> dict[str, str]:
-    """The options of the provider of an accelerator, by onnxruntime's names (1.20 to 1.31).
+    """The options of the provider of an accelerator, by onnxruntime's names (CUDA: 1.20 to 1.31, CANN: 1.24).
 
     cuDNN's heuristic instead of onnxruntime's default, which times the algorithms of every convolution: another winner
-    would be another rounding, so two runs could differ.
+    would be another rounding, so two runs could differ. CANN writes no `.om` files, which it would leave in the working
+    directory. Sources of onnxruntime after 1.24 call its `precision_mode` `precision_mode_v2`, with other values.
     """
     options = {"device_id": str(device.id)}
     if device.target == "GPU":
         options["cudnn_conv_algo_search"] = "HEURISTIC"
         options["use_tf32"] = _flag(device.tf32)
         options["prefer_nhwc"] = _flag(device.channels_last)
+    if device.target == "Ascend":
+        options["precision_mode"] = CANN_PRECISION.get(device.precision_mode or "", CANN_OF_GRAPH)
+        options["dump_om_model"] = _flag(False)
+        modes = {
+            "op_select_impl_mode": device.op_select_implmode,
+            "optypelist_for_implmode": device.optypelist_for_implmode,
+        }
+        options |= {name: value for name, value in modes.items() if value is not None}
     return options
 
 

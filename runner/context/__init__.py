@@ -21,7 +21,7 @@ from runner.communication.world import process_number, world
 from runner.core.current import Current
 from runner.core.graph import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
 from runner.core.precision import DEFAULT, Policy, policy
-from runner.device import Device
+from runner.device import MAX_ID, Device, idle_card
 from runner.errors import ConfigError, nearest
 from runner.host.console import LOG, note_once
 from runner.host.lazy import reference_attribute
@@ -79,7 +79,7 @@ SETTINGS: dict[str, Setting] = {
     "variable_memory_max_size": Setting("0", _MEMORY, _SIZE),
     "max_device_memory": Setting("1024GB", _MEMORY, _SIZE),
     "auto_tune_mode": Setting(
-        "NO_TUNE", "tuning: runner tune", Rule(choices=("NO_TUNE", "RL", "GA", "RL,GA", "GA,RL"))
+        "NO_TUNE", "runs are tuned: session.auto_tune_mode", Rule(choices=("NO_TUNE", "RL", "GA", "RL,GA", "GA,RL"))
     ),
     "env_config_path": Setting("", _RUNTIME, Rule(path=True)),
     "precompile_only": Setting(False, "graphs are compiled when a cell is called"),
@@ -92,6 +92,10 @@ SETTINGS: dict[str, Setting] = {
     "load_compile_cache": Setting(False, _RUNTIME),
 }
 DEFAULTS = {name: setting.default for name, setting in SETTINGS.items()}
+OF_SESSIONS = (  # options of Ascend's sessions, which are keys of runs
+    *("bp_point", "enable_exception_dump", "fp_point", "graph_run_mode", "initialize_system"),
+    *("op_debug_level", "op_select_implmode", "optypelist_for_implmode", "profiling_mode"),
+)
 
 
 def checked(name: str, value: object) -> Any:
@@ -112,6 +116,7 @@ __getattr__ = partial(reference_attribute, __name__)
 
 GRAPH_MODE = 0
 PYNATIVE_MODE = 1
+_IDS = f"0 to {MAX_ID}"
 
 _DEFAULTS: dict[str, Any] = {
     "mode": PYNATIVE_MODE,
@@ -135,10 +140,10 @@ _dumpers: dict[str, ValueObserver] = {}  # by the value of MINDSPORE_DUMP_CONFIG
 def set_context(**settings: Any) -> None:
     """Change settings; nothing is changed when one of them is invalid.
 
-    `mode` GRAPH_MODE (0) or PYNATIVE_MODE (1, default) · `device_target` CPU, GPU or Ascend · `device_id` 0 to 4095,
-    without effect on the CPU · `reserve_class_name_in_scope` bool · `print_file_path` the output file of the Print
-    operator ("": the screen); an existing name gets the time as a suffix · `save_graphs` bool, whether the graphs of
-    models and cells are written, and `save_graphs_path` their folder (default: the working directory) ·
+    `mode` GRAPH_MODE (0) or PYNATIVE_MODE (1, default) · `device_target` CPU, GPU or Ascend, cards in graph mode only ·
+    `device_id` 0 to 4095, without effect on the CPU · `reserve_class_name_in_scope` bool · `print_file_path` the file
+    of the operator Print ("": the screen); an existing one gets the time as a suffix · `save_graphs` bool, whether
+    graphs of models and cells are written, and `save_graphs_path` their folder (default: the working directory) ·
     `precision_mode` the element types in which networks compute: allow_fp32_to_fp16 (default), force_fp16, force_fp32,
     must_keep_origin_dtype or allow_mix_precision · `enable_profiling` bool, whether trainings are profiled, and
     `profiling_options` what is measured: words such as "training_trace:task_trace", or JSON such as
@@ -194,6 +199,12 @@ def precision() -> Policy | None:
 def device() -> Device:
     """The device of graph mode."""
     return Device(target=_SETTINGS.get()["device_target"], id=_SETTINGS.get()["device_id"])
+
+
+def check_pynative_device() -> None:
+    """Raise DeviceError for a card, which models and cells in PyNative mode would not use."""
+    if _SETTINGS.get()["device_target"] != "CPU":
+        raise idle_card(device(), "context.set_context(mode=context.GRAPH_MODE), or device_target='CPU'")
 
 
 def graph_observer() -> GraphObserver:
@@ -286,15 +297,19 @@ def observing(observer: ValueObserver) -> Iterator[None]:
 
 def _validate(name: str, value: Any) -> Any:
     if name == "mode" and (type(value) is not int or value not in (GRAPH_MODE, PYNATIVE_MODE)):
-        raise ConfigError("unknown mode", given=value, allowed="context.GRAPH_MODE (0), context.PYNATIVE_MODE (1)")
+        raise ConfigError(
+            "unknown mode", given=repr(value), allowed="context.GRAPH_MODE (0), context.PYNATIVE_MODE (1)"
+        )
     if name == "device_target":
         targets = {t.lower(): t for t in ("CPU", "GPU", "Ascend")} | {"davinci": "Ascend"}
         if str(value).lower() not in targets:
             close = targets.get(nearest(str(value).lower(), targets) or "")
             raise ConfigError("unknown device target", given=value, allowed="CPU, GPU, Ascend", nearest=close)
         return targets[str(value).lower()]
-    if name == "device_id" and (type(value) is not int or not 0 <= value <= 4095):
-        raise ConfigError("device_id out of range", given=value, allowed="0 to 4095")
+    if name == "device_id" and type(value) is not int:
+        raise ConfigError("device_id is no whole number", given=repr(value), allowed=_IDS)
+    if name == "device_id" and not 0 <= value <= MAX_ID:
+        raise ConfigError("device_id out of range", given=value, allowed=_IDS)
     if name in ("reserve_class_name_in_scope", "save_graphs", "enable_profiling"):
         flag({}, **{name: value})
     if name == "save_graphs_path":
@@ -334,6 +349,9 @@ def _profiling_options(value: Any) -> str:
 
 
 def _unknown(name: str) -> ConfigError:
+    if name in OF_SESSIONS:
+        hint = f"runs have this key, those of scripts too: runner.run(['session.{name}=...'])"
+        return ConfigError("scripts have no such setting", given=name, key=f"session.{name}", hint=hint)
     effective = [name for name in _DEFAULTS if name not in SETTINGS]
     return ConfigError(
         "unknown context setting", given=name, allowed=", ".join(effective), nearest=nearest(name, _DEFAULTS)

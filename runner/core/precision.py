@@ -61,6 +61,11 @@ class Policy:
     forced: dt.DType | None = None
     of_cell: bool = False
 
+    @property
+    def is_forced(self) -> bool:
+        """Whether all operands have one type, also in cells with a precision of their own."""
+        return self.forced is not None and not self.of_cell
+
     def casts(
         self, op: PrecisionTraits, types: tuple[TensorType, ...], parameters: tuple[bool, ...] = ()
     ) -> tuple[dt.DType | None, ...] | None:
@@ -77,7 +82,7 @@ class Policy:
             return None
         if precision is OperandPrecision.MASTER:
             return SINGLE
-        if self.forced is not None and not self.of_cell:
+        if self.is_forced:
             return self.forced
         if precision is OperandPrecision.WIDEST or self.of_cell:
             return SINGLE if SINGLE in kinds else None
@@ -117,7 +122,7 @@ PRECISION: Current[Policy | None] = Current("precision", None)  # interpreters s
 
 def policy(mode: str) -> Policy | None:
     """The policy of a `precision_mode`. Raises ConfigError for an unknown one."""
-    if mode not in MODES:
+    if not isinstance(mode, str) or mode not in MODES:
         raise ConfigError("unknown precision_mode", given=mode, **known_names(mode, MODES))
     return MODES[mode]
 

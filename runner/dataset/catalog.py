@@ -149,9 +149,9 @@ def image_dataset(
     """The samples of a built-in dataset: `image` Float32 [C, image_size, image_size], `label` Int32.
 
     `augment` crops and mirrors the training images at random. `normalize` scales values to mean 0 and standard
-    deviation 1 with the statistics of the dataset, otherwise to 0..1. `verify` false accepts other images of the
-    published shape in MNIST's files (Fashion-MNIST); files of any other shape are always accepted. Raises ConfigError,
-    and DataError for missing or damaged files.
+    deviation 1 with the statistics of the dataset, otherwise to 0..1. `verify` warns of other images of
+    the published shape in MNIST's files (Fashion-MNIST, or a damaged copy). Raises ConfigError, and DataError for
+    missing or damaged files.
 
     Args:
         data_dir: of the files; null: a default in ./datasets
@@ -160,7 +160,7 @@ def image_dataset(
         normalize: normalise to mean 0 and standard deviation 1
         download: download missing files
         url: base URL of the download
-        verify: require the published checksums of MNIST's files
+        verify: warn of MNIST's files that are not the published ones
         num_samples: number of samples to use; null: all
     """
     entry = CATALOG[name]

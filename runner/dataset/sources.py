@@ -37,9 +37,9 @@ class MnistDataset(Dataset):
     """MNIST: columns `image` uint8 [28, 28, 1] and `label`, uint32 for scripts and int32 for networks.
 
     Reads `train-*` and `t10k-*` in IDX format, plain or `.gz`, from the folder or its `train` and `test` folders.
-    `usage` is "train", "test" or "all"; None is all existing splits. A file of the published shape must have the
-    published sha256; `verify=False` accepts other data of that shape (Fashion-MNIST). Other shapes are always
-    accepted. Raises DataError when a file is missing or damaged.
+    `usage` is "train", "test" or "all"; None is all existing splits. A warning names a file of the
+    published shape that has another sha256: other data (Fashion-MNIST), or a damaged copy; not with `verify=False`.
+    Raises DataError when a file is missing, or is no file of this format.
     """
 
     def __init__(

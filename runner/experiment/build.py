@@ -23,7 +23,7 @@ from runner.dataset.batches import facts_of, in_batches, is_batched
 from runner.dataset.pipeline import Dataset, Preprocessing
 from runner.dataset.readers.preprocessing import READERS, stored_preprocessing
 from runner.dataset.readers.split import SPLITS
-from runner.device import Device
+from runner.device import Device, idle_card
 from runner.errors import ConfigError, DataError, DeviceError, collect_errors, known_names, raise_all
 from runner.host import json
 from runner.host.console import LOG, as_unicode
@@ -57,7 +57,7 @@ NO_ROLES = ParameterRoles()
 def create_network(config: RunConfig, facts: Mapping[str, Any]) -> nn.Cell:
     """The network for data with these facts, as it is registered. Raises ConfigError."""
     network = config.network.create(nn.Cell, **facts)
-    _select_implementations(network, config.session)
+    _select_implementations(network, config.session, config.device.target)
     return network
 
 
@@ -89,11 +89,12 @@ def _outputs(settings: NetworkSettings, facts: Mapping[str, Any]) -> int:
     raise ConfigError("the dataset does not determine num_classes", **HEAD, **rows, hint=hint)
 
 
-def _select_implementations(network: nn.Cell, session: SessionSettings) -> None:
+def _select_implementations(network: nn.Cell, session: SessionSettings, target: str) -> None:
+    reported = target != "Ascend"  # CANN reads both keys, for its own list of operators
     if session.optypelist_for_implmode is None:
-        if session.op_select_implmode != SessionSettings.op_select_implmode:
+        if reported and session.op_select_implmode != SessionSettings.op_select_implmode:
             LOG.warning("session.op_select_implmode has no effect without session.optypelist_for_implmode=Pooling")
-    elif not set_impl_mode(network, session.op_select_implmode):
+    elif not set_impl_mode(network, session.op_select_implmode) and reported:
         LOG.warning("session.optypelist_for_implmode has no effect: the network has no layer AvgPool2d")
 
 
@@ -246,7 +247,9 @@ def _loss_scale(config: RunConfig) -> LossScaleManager | None:
 
 def device_of(config: RunConfig) -> Device:
     """The device that a run requests."""
-    return Device(**asdict(config.device), winograd=config.session.winograd)
+    session = config.session
+    modes = {name: getattr(session, name) for name in ("winograd", "op_select_implmode", "optypelist_for_implmode")}
+    return Device(**asdict(config.device), **modes)
 
 
 def samples_of(settings: DatasetSettings, split: str) -> Dataset:
@@ -346,9 +349,7 @@ def _check_pynative_device(device: Device) -> None:
     """PyNative mode computes in numpy: a requested card would stay idle without a message."""
     if device.target == "CPU":
         return
-    error = DeviceError(
-        "PyNative mode computes in numpy, on the CPU", device=device, repair="mode=graph, or device=cpu"
-    )
+    error = idle_card(device, "mode=graph, or device=cpu")
     if device.allow_fallback:
         LOG.warning("%s", error.what)
         return

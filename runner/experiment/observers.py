@@ -226,9 +226,8 @@ def attach(request: RunRequest, experiment: Experiment) -> None:
     if chosen.op_trace:
         _trace_operator(chosen, chosen.op_trace, experiment)
     else:
-        experiment.model.profiler = profiler.profiler_from_settings(
-            chosen, experiment.model.mode, experiment.model.device
-        )
+        model, tuned = experiment.model, request.config.session.auto_tune_mode is not None
+        model.profiler = profiler.profiler_from_settings(chosen, model.mode, model.device, tuned=tuned)
 
 
 def _trace_operator(chosen: profile.ProfileSettings, op_trace: str, experiment: Experiment) -> None:

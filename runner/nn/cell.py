@@ -455,7 +455,10 @@ Construct = Callable[..., Any]
 
 
 def in_precision(dtype: dt.DType, construct: Construct) -> Construct:
-    """`construct` with its inputs and the parameters that it uses cast to Float16 or Float32."""
+    """`construct` with its inputs and the parameters that it uses cast to Float16 or Float32.
+
+    Under force_fp16 and force_fp32 it computes as all other cells.
+    """
 
     def cast(given: Any) -> Any:
         if isinstance(given, tuple | list):
@@ -464,6 +467,8 @@ def in_precision(dtype: dt.DType, construct: Construct) -> Construct:
         return current().with_dtype(current().lift(given), dtype) if is_cast else given
 
     def computed(*inputs: Any, **options: Any) -> Any:
+        if (policy := current().precision) is not None and policy.is_forced:
+            return construct(*inputs, **options)
         inputs = tuple(map(cast, inputs))
         with current().use_precision(OF_CELL[dtype]):
             return construct(*inputs, **options)

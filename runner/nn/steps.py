@@ -289,6 +289,7 @@ class _View:
 def _call_eager(cell: Cell, inputs: tuple[Any, ...]) -> Any:
     if is_staged(cell):
         return _call_graph(cell, inputs)
+    context.check_pynative_device()
     observer, number = _observed_call()
     if number is None:
         with _step(cell), np.errstate(all="ignore"), Eager() as interpreter:

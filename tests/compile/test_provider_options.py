@@ -10,6 +10,8 @@ from runner.device import Device
 from runner.types import TensorType
 
 GPU = {"device_id": "0", "cudnn_conv_algo_search": "HEURISTIC", "use_tf32": "0", "prefer_nhwc": "0"}
+CANN = {"device_id": "0", "precision_mode": "must_keep_origin_dtype", "dump_om_model": "0"}
+FAST = {"op_select_implmode": "high_performance", "optypelist_for_implmode": "Pooling"}
 
 
 @pytest.mark.parametrize(
@@ -19,7 +21,15 @@ GPU = {"device_id": "0", "cudnn_conv_algo_search": "HEURISTIC", "use_tf32": "0",
         (Device("GPU", 2), GPU | {"device_id": "2"}),
         (Device("GPU", tf32=True), GPU | {"use_tf32": "1"}),
         (Device("GPU", channels_last=True), GPU | {"prefer_nhwc": "1"}),
-        (Device("Ascend", 1), {"device_id": "1"}),
+        (Device("Ascend", 1), CANN | {"device_id": "1"}),
+        (Device("Ascend", precision_mode="force_fp32"), CANN),
+        (Device("Ascend", precision_mode="cell_fp16"), CANN),
+        (Device("Ascend", precision_mode="force_fp16"), CANN | {"precision_mode": "force_fp16"}),
+        (Device("Ascend", precision_mode="allow_mix_precision"), CANN | {"precision_mode": "allow_mix_precision"}),
+        (
+            Device("Ascend", **FAST),
+            CANN | {"op_select_impl_mode": "high_performance", "optypelist_for_implmode": "Pooling"},
+        ),
     ],
 )
 def test_options(device, options):

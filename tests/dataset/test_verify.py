@@ -1,4 +1,4 @@
-"""`dataset.verify`: images under the names and of the shape of MNIST's files are refused, or accepted."""
+"""`dataset.verify`: other images with the names and the shape of MNIST are read, with a warning or without."""
 
 import hashlib
 import json
@@ -29,31 +29,17 @@ def other_images(request, write_mnist, idx_bytes, monkeypatch: pytest.MonkeyPatc
     return folder
 
 
-def test_the_default_refuses_other_images(other_images: Path) -> None:
+@pytest.mark.parametrize(("verify", "noted"), [({}, 4), ({"verify": True}, 4), ({"verify": False}, 0)])
+def test_other_images_are_read_and_named(other_images: Path, caplog, verify: dict[str, bool], noted: int) -> None:
     assert DATASETS["mnist"]().verify is True
-    for settings in (
-        {"name": "mnist", "data_dir": str(other_images)},
-        {"name": "mnist", "data_dir": str(other_images), "verify": True},
-    ):
-        with pytest.raises(DataError) as caught:
-            open_dataset(**settings, train=True)
-        assert caught.value.rows["if intended"].startswith("dataset.verify=false (verify=False) accepts other images")
-
-
-def test_what_the_message_recommends_accepts_them(other_images: Path) -> None:
-    settings = {
-        "name": "mnist",
-        "data_dir": str(other_images),
-        "batch_size": 4,
-        "image_size": 8,
-        "shuffle": False,
-        "verify": False,
-    }
+    settings = {"data_dir": str(other_images), "batch_size": 4, "image_size": 8, "shuffle": False, **verify}
     for train, split, count in ((True, "train", 12), (False, "test", 8)):
-        labels = np.concatenate([label for _, label in open_dataset(**settings, train=train)])
-        assert labels.tolist() == [k % 10 for k in range(count)]
-        expected = MnistDataset(other_images, split, verify=False).fingerprint()
-        assert open_dataset(**settings, train=train).fingerprint() == expected
+        caplog.clear()
+        data = open_dataset("mnist", **settings, train=train)
+        assert np.concatenate([label for _, label in data]).tolist() == [k % 10 for k in range(count)]
+        lines = [line for line in caplog.messages if "is not MNIST's: other data, such as Fashion-MNIST" in line]
+        assert len(lines) == len(caplog.messages) == noted / 2
+        assert data.fingerprint() == MnistDataset(other_images, split, verify=False).fingerprint()
 
 
 def test_it_leaves_all_other_checks(other_images: Path) -> None:
@@ -84,13 +70,11 @@ def test_a_file_configures_it(file: str, text: str, verify: bool, tmp_path: Path
     assert compose(CommandLine(("+experiment=mine",), config_dir=tmp_path)).config.dataset.verify is verify
 
 
-def test_a_run_trains_on_other_images(other_images: Path, tmp_path: Path) -> None:
-    lines = [*SMALL, "dataset=mnist", f"dataset.data_dir={other_images}"]
-    with pytest.raises(DataError, match=r"dataset\.verify=false"):
-        runner.run([*lines, f"hydra.run.dir={tmp_path / 'refused'}"])
-    summary = runner.run([*lines, "dataset.verify=false", f"hydra.run.dir={tmp_path / 'run'}"])
+def test_a_run_trains_on_other_images(other_images: Path, tmp_path: Path, caplog) -> None:
+    lines = [*SMALL, "dataset=mnist", f"dataset.data_dir={other_images}", f"hydra.run.dir={tmp_path / 'run'}"]
+    summary = runner.run(lines)
     assert (summary["status"], summary["steps"]) == ("ok", 6)
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["dataset"]["verify"] is False
+    assert sum("is not MNIST's" in line for line in caplog.messages) == 4
 
 
 @pytest.mark.parametrize("recorded", [False, None])  # None: as a version without the key wrote it
@@ -110,8 +94,3 @@ def test_a_run_goes_on_whatever_it_was(write_mnist, tmp_path: Path, recorded: bo
     changed = [] if recorded is None else ["dataset.verify=true"]
     summary = resume(folder, ["epochs=3", *changed])
     assert (summary["status"], summary["steps"]) == ("ok", 9)
-
-
-def test_the_class_refuses_other_images_too(other_images: Path) -> None:
-    with pytest.raises(DataError):
-        MnistDataset(other_images, "test")

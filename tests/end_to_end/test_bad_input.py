@@ -68,13 +68,6 @@ def mnist(change: Callable[[bytes], bytes] = bytes, name: str = "train-images-id
     return prepare
 
 
-def published_labels(folder: Path) -> None:
-    """Labels of the published shape, with one bit that is not as published: only the checksum can tell."""
-    mnist()(folder)
-    write_idx(folder / "data" / "t10k-images-idx3-ubyte", np.zeros((10000, 2, 2)))
-    write_idx(folder / "data" / "t10k-labels-idx1-ubyte", np.arange(10000) % 10)
-
-
 def cifar10(change: Callable[[bytes], bytes] = bytes, name: str = "data_batch_1.bin") -> Prepare:
     """Files of CIFAR-10's format with 40 records each, one of them changed; .gz for a name that says so."""
 
@@ -267,9 +260,6 @@ RUNNING = {
         7,
         (DAMAGED, "labels from 0 to 9\n", "131 as label number 3\n"),
         mnist(lambda c: c[:11] + bytes([c[11] ^ 128]) + c[12:], "train-labels-idx1-ubyte"),
-    ),
-    "flipped bit in published data": Row(
-        MNIST, 7, (DAMAGED, "t10k-labels-idx1-ubyte\n", "sha256 ff7bcfd4", "found "), published_labels
     ),
     "CIFAR-10: missing folder": Row(
         CIFAR10,

@@ -7,6 +7,7 @@ from tables import table
 
 from runner import ParameterTuple, Tensor, context, dtype as dt, nn, ops
 from runner.core.gradients import gradients
+from runner.core.precision import policy, use_precision
 from runner.core.values import Parameter
 from runner.errors import ConfigError, ShapeError
 
@@ -102,6 +103,24 @@ def test_a_loss_in_float32_after_a_network_in_float16(mode):
     log_softmax = before - np.log(np.exp(before).sum(1, keepdims=True))
     assert losses.dtype == np.float32
     assert np.allclose(losses, -(np.eye(3, 2) * log_softmax).sum(1), atol=5e-3)
+
+
+def test_a_forced_precision_is_that_of_all_cells(mode):
+    """Under force_fp32 a network in Float16 computes what it computes without `to_float`, and the other way round."""
+    net = Net().to_float(dt.float16)
+    net.second.to_float(dt.float32)
+    context.set_context(precision_mode="force_fp32")
+    out = net(Tensor(X))
+    assert out.dtype is dt.float32
+    assert np.allclose(out.asnumpy(), in_float64(net, X), atol=1e-6)
+    with use_precision(policy("force_fp32")):
+        kinds = {x.dtype for node in nodes_of(net.compute, mode, X) for x in (*node.inputs, *node.outputs)}
+    assert kinds == {dt.float32}
+    context.set_context(precision_mode="force_fp16")
+    assert net(Tensor(X)).dtype is dt.float16
+    with use_precision(policy("force_fp16")):
+        made = [y.dtype for node in nodes_of(net.compute, mode, X) for y in node.outputs]
+    assert set(made) == {dt.float16}
 
 
 def test_only_two_precisions():

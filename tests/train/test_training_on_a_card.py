@@ -5,7 +5,8 @@ import onnx
 import pytest
 from stand_in_card import install
 
-from runner import Model, context, nn, set_seed
+import runner
+from runner import Model, Tensor, context, nn, set_seed
 from runner.compile.onnx.builder import all_graphs
 from runner.dataset import open_dataset
 from runner.device import Device
@@ -99,3 +100,65 @@ def test_mixed_precision_leaves_float16_to_the_kernels_of_the_card(card):
         for name in node.input:
             cast = made.get(name)
             assert cast is None or cast.op_type != "Cast" or cast.attribute[0].i == onnx.TensorProto.FLOAT16
+
+
+# The options of a run and of a script, on both kinds of cards
+
+LINES = ("dataset=synthetic", "dataset.num_samples=8", "dataset.batch_size=4", "mode=graph", "callbacks=quiet")
+OF_GRAPH = {"device_id": "0", "precision_mode": "must_keep_origin_dtype", "dump_om_model": "0"}
+FAST, PRECISE = "high_performance", "high_precision"
+CUDA = {"device_id": "0", "cudnn_conv_algo_search": "HEURISTIC", "use_tf32": "0", "prefer_nhwc": "0"}
+
+
+@pytest.mark.parametrize(
+    ("target", "words", "expected"),
+    [
+        ("Ascend", (), OF_GRAPH | {"op_select_impl_mode": FAST}),
+        ("Ascend", ("device.id=2",), OF_GRAPH | {"op_select_impl_mode": FAST, "device_id": "2"}),
+        ("Ascend", ("session.precision_mode=must_keep_origin_dtype",), OF_GRAPH | {"op_select_impl_mode": FAST}),
+        ("Ascend", ("session.precision_mode=force_fp32",), OF_GRAPH | {"op_select_impl_mode": FAST}),
+        (
+            "Ascend",
+            ("session.precision_mode=allow_mix_precision", "session.op_select_implmode=high_precision"),
+            OF_GRAPH | {"op_select_impl_mode": PRECISE, "precision_mode": "allow_mix_precision"},
+        ),
+        (
+            "Ascend",
+            ("session.op_select_implmode=high_precision", "session.optypelist_for_implmode=Pooling"),
+            OF_GRAPH | {"op_select_impl_mode": PRECISE, "optypelist_for_implmode": "Pooling"},
+        ),
+        ("GPU", (), CUDA),
+        ("GPU", ("device.tf32=true", "device.id=1"), CUDA | {"use_tf32": "1", "prefer_nhwc": "1", "device_id": "1"}),
+        ("GPU", ("session.precision_mode=allow_mix_precision",), CUDA | {"prefer_nhwc": "1"}),
+    ],
+)
+def test_the_options_of_a_run(monkeypatch, tmp_path, caplog, target, words, expected):
+    card = install(monkeypatch, target)
+    runner.run([*LINES, f"device={target.lower()}", "eval.every=never", *words, f"hydra.run.dir={tmp_path / 'run'}"])
+    assert card.options[-1] == expected  # the first session is the probe of the card
+    assert not [line for line in caplog.messages if "has no effect" in line]
+
+
+@pytest.mark.parametrize(
+    ("settings", "how", "expected"),
+    [
+        ({}, {}, "must_keep_origin_dtype"),
+        ({"precision_mode": "allow_fp32_to_fp16"}, {}, "must_keep_origin_dtype"),
+        ({"precision_mode": "allow_mix_precision"}, {}, "allow_mix_precision"),
+        ({"precision_mode": "force_fp32"}, {"precision_mode": "allow_mix_precision"}, "allow_mix_precision"),
+        ({}, {"amp_level": "O2"}, "allow_mix_precision"),
+    ],
+)
+def test_the_precision_of_a_script_on_an_npu(monkeypatch, settings, how, expected):
+    card = install(monkeypatch, "Ascend")
+    context.set_context(device_target="Ascend", mode=context.GRAPH_MODE, **settings)
+    for sink_size in (0, 12):
+        trained(context.device(), sink_size, **how)
+    assert [given["precision_mode"] for given in card.options] == [expected] * 2
+
+
+def test_the_precision_of_a_cell_that_is_called_on_an_npu(monkeypatch):
+    card = install(monkeypatch, "Ascend")
+    context.set_context(device_target="Ascend", mode=context.GRAPH_MODE, precision_mode="allow_mix_precision")
+    nn.ReLU()(Tensor(np.ones(3, np.float32)))
+    assert [given["precision_mode"] for given in card.options] == ["allow_mix_precision"]

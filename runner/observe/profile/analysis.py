@@ -379,37 +379,69 @@ def remark(analysis: Analysis, ranked: list[RankedOperator]) -> str | None:
 OVERHEAD = 0.15  # a share of the step that is worth a recommendation
 
 
+class Means(NamedTuple):
+    """What a recommendation names: keys of a config, or what a script writes."""
+
+    workers: str
+    operators: str
+    steps: str
+    graph: str
+    batch: str
+    sink: str
+
+
+KEYS = Means(
+    workers="dataset.num_parallel_workers=2",
+    operators="profiling=trace profiling.task_trace=on",
+    steps="max_steps={}",
+    graph="mode=graph",
+    batch="dataset.batch_size",
+    sink="dataset_sink_mode=true",
+)
+OF_SCRIPTS = Means(
+    workers="num_parallel_workers=2 of the dataset",
+    operators="task_trace in profiling_options",
+    steps="{} steps",
+    graph="context.set_context(mode=context.GRAPH_MODE)",
+    batch="batch",
+    sink="dataset_sink_mode=True of Model.train",
+)
+
+
 def advice(analysis: Analysis, target: ProfileTarget, ranked: Sequence[RankedOperator]) -> str:
     """One thing to try next: none from fewer than `SAMPLES` timed steps, and a share of the step counts only if its
-    lower quartile is large.
+    lower quartile is large. It names only what this training has, and what would have an effect on it.
     """
+    means = OF_SCRIPTS if target.scripted else KEYS
     if waits_often(analysis) and sum(call.steps for call in analysis.waiting_calls) >= SAMPLES:
-        return "dataset.num_parallel_workers=2 or more: the run waits for data"
+        return f"{means.workers} or more: the run waits for data"
     if not analysis.settings.steps:
-        return "profiling.task_trace=on, to see the operators"
+        return f"{means.operators}, to see the operators"
     if (timed := len(analysis.record.profiled_steps)) < SAMPLES:
-        enough = SAMPLES + WARM_UP
-        return f"max_steps={enough} or more: {timed} timed steps are too few for advice, {SAMPLES} are needed"
+        enough = means.steps.format(SAMPLES + WARM_UP)
+        return f"{enough} or more: {timed} timed steps are too few for advice, {SAMPLES} are needed"
     if target.mode == "pynative":
-        return "mode=graph: the same numbers, in one call for each step or for many"
-    return _of_the_graph(analysis, target, ranked)
+        return f"{means.graph}: the same numbers, in one call for each step or for many"
+    return _of_the_graph(analysis, target, ranked, means)
 
 
-def _of_the_graph(analysis: Analysis, target: ProfileTarget, ranked: Sequence[RankedOperator]) -> str:
+def _of_the_graph(analysis: Analysis, target: ProfileTarget, ranked: Sequence[RankedOperator], means: Means) -> str:
     parts, whole = analysis.parts, analysis.step
     exchanges, callbacks, data = parts["aggregation"], parts["callbacks_and_python"], parts["data_preparation"]
     if exchanges.low / whole > LARGE:
         share = exchanges.value / whole
-        return f"a larger dataset.batch_size: {share:.0%} of a step are exchanges, and waiting for other ranks in them"
-    if (callbacks.low + data.low) / whole > OVERHEAD and not analysis.record.sunk and target.ranks == 1:
+        return f"a larger {means.batch}: {share:.0%} of a step are exchanges, and waiting for other ranks in them"
+    sinks = target.can_sink and target.ranks == 1 and not analysis.record.sunk
+    if (callbacks.low + data.low) / whole > OVERHEAD and sinks:
         outside = (callbacks.value + data.value) / whole
-        return f"dataset_sink_mode=true: {outside:.0%} of a step is spent on the host"
+        return f"{means.sink}: {outside:.0%} of a step is spent on the host"
     pauses = _pauses(analysis)
     if pauses.low > OVERHEAD:
         share = pauses.value
-        return f"a larger dataset.batch_size: {share:.0%} of a step are pauses between operators, which are too small"
-    tuned = "session.auto_tune_mode='RL,GA' or " if target.ranks == 1 else ""
-    return f"{tuned}a narrower network: most of a step is computing{_where(ranked, whole)}"
+        return f"a larger {means.batch}: {share:.0%} of a step are pauses between operators, which are too small"
+    tunes = target.device == "cpu" and target.ranks == 1 and not target.scripted and not target.tuned
+    tuning = "session.auto_tune_mode='RL,GA' or " if tunes else ""
+    return f"{tuning}a narrower network: most of a step is computing{_where(ranked, whole)}"
 
 
 def _where(ranked: Sequence[RankedOperator], whole: float) -> str:

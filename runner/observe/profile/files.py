@@ -39,6 +39,7 @@ from runner.observe.profile.analysis import (
     waiting_share,
 )
 from runner.observe.profile.record import (
+    CACHED,
     COUNTERS,
     DATA,
     EXCHANGES,
@@ -416,6 +417,10 @@ def _value(x: TensorType) -> dict[str, str]:
 # `ai_core_metrics_{d}.json`: the requested hardware metric.
 
 PRODUCTS = {"MatMul", "BatchMatMul", "Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"}
+ABOVE = (
+    "above 1, so no share of the peak: the operator makes fewer operations or moves fewer bytes than counted (views,"
+    " transforms, values in caches), or its kernel is faster than what the peak was measured by"
+)
 FROM_PEAK = {"ArithmeticUtilization", "PipeUtilization"}  # relative to the peak of the machine, not from counters
 
 
@@ -424,7 +429,8 @@ def hardware_metrics(analysis: Analysis, metric: str, peak: Peak | None) -> dict
 
     ArithmeticUtilization    operations per second of each operator, relative to the measured peak of the machine
     PipeUtilization          the minimum times for its operations and for its bytes, relative to its measured time
-                             (a roofline of measured peak and bandwidth); `bound` names the longer one
+                             (a roofline of measured peak and bandwidth, that of caches for few bytes); `bound` names
+                             the longer one, unless one is above 1
     Memory, MemoryL0,        counters of the processor, for whole steps; those that the kernel does not permit are
     ResourceConflictRatio    listed with the reason and have no values
     """
@@ -436,6 +442,7 @@ def hardware_metrics(analysis: Analysis, metric: str, peak: Peak | None) -> dict
         "ai_core_metrics": metric,
         "peak_gflops_per_second": round(peak.flops / 1e9, 3),
         "peak_gbytes_per_second": round(peak.bytes / 1e9, 3),
+        "peak_gbytes_per_second_in_caches": round(peak.cached / 1e9, 3),
         "peak_measured_by": f"the best of {REPEATS} float32 products of {SIZE} x {SIZE}, and of as many copies",
         "operators": [
             {"full_op_name": t.name, "op_type": t.kind, "time_us": round(t.median / 1e3, 3), **row(t, t.operator, peak)}
@@ -450,14 +457,22 @@ def _arithmetic(times: OperatorTimes, operator: ProfiledOperator, peak: Peak) ->
     speed = operator.cost.flops / times.median * 1e9
     name = "mac_fp32_ratio" if operator.kind in PRODUCTS else "vec_fp32_ratio"
     row = {"flops": operator.cost.flops, "gflops_per_second": round(speed / 1e9, 4)}
-    return row | {name: round(speed / peak.flops, 5), **_shared(times)}
+    ratio = round(speed / peak.flops, 5)
+    return row | {name: ratio, **_above(ratio), **_shared(times)}
 
 
 def _pipe(times: OperatorTimes, operator: ProfiledOperator, peak: Peak) -> dict[str, Any]:
-    compute, move = operator.cost.flops / peak.flops * 1e9, operator.cost.bytes / peak.bytes * 1e9
-    row: dict[str, Any] = {**operator.cost._asdict()}
-    row |= {"compute_ratio": round(compute / times.median, 5), "move_ratio": round(move / times.median, 5)}
-    return row | {"bound": "compute" if compute > move else "data movement", **_shared(times)}
+    rate = peak.cached if operator.cost.bytes <= CACHED else peak.bytes
+    compute = round(operator.cost.flops / peak.flops * 1e9 / times.median, 5)
+    move = round(operator.cost.bytes / rate * 1e9 / times.median, 5)
+    row: dict[str, Any] = {**operator.cost._asdict(), "compute_ratio": compute, "move_ratio": move}
+    bound = _above(max(compute, move)) or {"bound": "compute" if compute > move else "data movement"}
+    return row | bound | _shared(times)
+
+
+def _above(ratio: float) -> dict[str, Any]:
+    """What a ratio above 1 means: it is no share of anything, and says nothing about what bounds the operator."""
+    return {"note": ABOVE} if ratio > 1 else {}
 
 
 def _shared(times: OperatorTimes) -> dict[str, Any]:

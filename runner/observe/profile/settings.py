@@ -249,12 +249,18 @@ KEYS = {name: declared for name, declared in keys_of(TraceProfiling).items() if 
 class ProfileTarget(Frozen):
     """What is profiled: the mode (`graph` or `pynative`), the kind of device as in file names (`cpu`, `gpu`, `ascend`),
     and the rank and number of ranks of a data-parallel training.
+
+    What advice can name: `scripted`, whether a script trains, which has no keys; `tuned`, whether this run was tuned;
+    `can_sink`, whether its data can be sunk.
     """
 
     mode: str = "graph"
     device: str = "cpu"
     rank: int = 0
     ranks: int = 1
+    scripted: bool = False
+    tuned: bool = False
+    can_sink: bool = True
 
     @property
     def label(self) -> str:

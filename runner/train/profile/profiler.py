@@ -359,25 +359,29 @@ def profiler_from_context(mode: int, device: Device) -> TrainingProfiler | None:
     if settings.op_trace:
         hint = f"runner profiling=trace profiling.op_trace='{settings.op_trace}'"
         raise ConfigError("a model that trains has no op_trace", key="profiling_options.op_trace", hint=hint)
-    return profiler_from_settings(settings, mode, device, own_folders=True)
+    return profiler_from_settings(settings, mode, device, scripted=True)
 
 
 def profiler_from_settings(
-    settings: ProfileSettings, mode: int, device: Device, own_folders: bool = False
+    settings: ProfileSettings, mode: int, device: Device, scripted: bool = False, tuned: bool = False
 ) -> TrainingProfiler:
     """A profiler of trainings in this mode on this device. It writes the files; the first rank prints the summary.
 
-    With `own_folders`, trainings of this process after the first one in a folder have `profile_2` and on below it;
-    otherwise they replace it, as a resumed run does.
+    Trainings of a script (`scripted`) after the first one in a folder have `profile_2` and on below it; otherwise they
+    replace it, as a resumed run does. `tuned`: whether the run was tuned.
     """
 
     def write_files(record: ProfileRecord, data: Dataset) -> None:
-        target = ProfileTarget(MODES[mode], device.target.lower(), world().rank, world().size)
+        target = ProfileTarget(
+            *(MODES[mode], device.target.lower(), world().rank, world().size),
+            scripted=scripted,
+            tuned=tuned,
+            can_sink=not data.has_whole_batches,
+        )
         place = settings.result_path
         trainings = _trainings[place] = _trainings.get(place, 0) + 1
-        own = (
-            replace(settings, result_path=place / f"profile_{trainings}") if own_folders and trainings > 1 else settings
-        )
+        later = scripted and trainings > 1
+        own = replace(settings, result_path=place / f"profile_{trainings}") if later else settings
         for line in files.write(record, own, target, stages(data)):
             print(line)  # noqa: T201  the summary
 

@@ -9,7 +9,7 @@ import pytest
 from profile_training import Training
 
 from runner.observe.profile.files import hardware_metrics
-from runner.observe.profile.record import COUNTERS, Counter, Counters, ProfileRecord, measure_peak
+from runner.observe.profile.record import COUNTERS, Cost, Counter, Counters, Peak, ProfileRecord, measure_peak
 from runner.observe.profile.settings import METRICS
 
 SOFTWARE = 1  # a perf_type_id
@@ -73,6 +73,38 @@ def test_products_are_measured_against_the_peak(tmp_path):
         ratio = row["mac_fp32_ratio" if product else "vec_fp32_ratio"]
         assert row["gflops_per_second"] == pytest.approx(row["flops"] / row["time_us"] / 1e3, rel=0.02, abs=1e-3)
         assert ratio == pytest.approx(row["gflops_per_second"] / found["peak_gflops_per_second"], rel=0.02, abs=1e-4)
+
+
+def timed(kind: str, flops: int, moved: int, nanoseconds: float) -> SimpleNamespace:
+    """An operator with this work in this time."""
+    operator = SimpleNamespace(kind=kind, cost=Cost(flops, moved))
+    return SimpleNamespace(name=f"Default/{kind}-op0", kind=kind, operator=operator, median=nanoseconds, shared_with=())
+
+
+@pytest.mark.parametrize(
+    ("operator", "metric", "ratios", "bound"),
+    [
+        (timed("MatMul", 1000, 10, 2000), "PipeUtilization", {"compute_ratio": 0.5, "move_ratio": 0.00125}, "compute"),
+        (timed("Add", 10, 4 << 20, 8 << 20), "PipeUtilization", {"move_ratio": 0.5}, "data movement"),
+        (timed("Reshape", 0, 4 << 20, 1 << 20), "PipeUtilization", {"move_ratio": 4.0}, None),
+        (timed("Add", 10, 4000, 1000), "PipeUtilization", {"move_ratio": 1.0}, "data movement"),
+        (timed("Conv2D", 3000, 10, 1000), "PipeUtilization", {"compute_ratio": 3.0}, None),
+        (timed("Conv2D", 3000, 10, 1000), "ArithmeticUtilization", {"mac_fp32_ratio": 3.0}, None),
+        (timed("Add", 500, 10, 1000), "ArithmeticUtilization", {"vec_fp32_ratio": 0.5}, None),
+    ],
+)
+def test_a_ratio_above_1_has_a_note_and_no_bound(operator, metric, ratios, bound):
+    """A peak of 1e9 operations, 1e9 bytes from memory, and 4e9 from caches."""
+    analysis = SimpleNamespace(longest_first=[operator])
+    (row,) = hardware_metrics(analysis, metric, Peak(1e9, 1e9, 4e9))["operators"]
+    assert {name: row[name] for name in ratios} == ratios
+    assert row.get("bound") == bound
+    assert ("note" in row) == (max(ratios.values()) > 1)
+
+
+def test_small_arrays_are_moved_at_least_as_fast_as_large_ones():
+    peak = measure_peak(2)
+    assert peak.cached >= peak.bytes
 
 
 def test_the_peak_is_no_wish():

@@ -117,6 +117,16 @@ def test_a_clear_first_place_has_no_remark_and_its_name_in_the_advice():
         ({"callbacks": 5 * MS}, ProfileTarget(ranks=2), "a narrower network"),
         ({"pause": MS}, ProfileTarget(), "a larger dataset.batch_size: 50% of a step are pauses"),
         ({}, ProfileTarget("pynative"), "mode=graph"),
+        ({}, ProfileTarget(), "session.auto_tune_mode='RL,GA' or a narrower network"),
+        ({}, ProfileTarget(device="gpu"), "a narrower network"),
+        ({}, ProfileTarget(device="ascend"), "a narrower network"),
+        ({}, ProfileTarget(tuned=True), "a narrower network"),
+        ({"callbacks": 5 * MS}, ProfileTarget(can_sink=False), "session.auto_tune_mode"),
+        ({"waited": 5 * MS}, ProfileTarget(scripted=True), "num_parallel_workers=2 of the dataset or more"),
+        ({"callbacks": 5 * MS}, ProfileTarget(scripted=True), "dataset_sink_mode=True of Model.train: "),
+        ({"pause": MS}, ProfileTarget(scripted=True), "a larger batch: 50% of a step are pauses"),
+        ({}, ProfileTarget("pynative", scripted=True), "context.set_context(mode=context.GRAPH_MODE): the same"),
+        ({}, ProfileTarget(scripted=True), "a narrower network"),
     ],
 )
 def test_advice(made, target, said):

@@ -37,7 +37,9 @@ def test_the_parts_of_the_steps(mode, place, capsys):
     with (place / "output" / "step_trace_raw_0_detail_time.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["step_num"] for row in rows] == [*(str(k) for k in range(1, STEPS + 1)), "-"]
-    assert f"profile: {STEPS} steps, " in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"profile: {STEPS} steps, " in printed
+    assert "next: 7 steps or more: " in printed
     assert not (place / "profiling").exists()
 
 
