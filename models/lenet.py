@@ -21,7 +21,7 @@ class LeNet5(nn.Cell):
     Args:
         num_classes: number of outputs
         num_channels: channels of the input
-        weight_init: truncated_normal, with deviation 0.02 as in the reference; he_normal learns from the first epoch
+        weight_init: truncated_normal, with deviation 0.02 as in MindSpore; he_normal learns from the first epoch
     """
 
     def __init__(

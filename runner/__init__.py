@@ -1,6 +1,6 @@
 """runner: a declarative experiment runner. `runner +experiment=lenet` trains; `import runner` is the same in Python.
 
-Names follow the reference, so that its scripts run after replacing the package name `mindspore` by `runner`. A shell
+Names follow MindSpore, so that its scripts run after replacing the package name `mindspore` by `runner`. A shell
 that requests completions waits for this import, so names load when they are used; `__init__.pyi` lists them.
 """
 

@@ -378,7 +378,7 @@ exit codes
 
 @command("convert", "convert files of an asynchronous dump to .npy", "runner.report.dump.convert:main")
 def convert(parser: Parser) -> None:
-    """`runner convert`, with the flags of the reference's script."""
+    """`runner convert`, with the flags of MindSpore's script."""
     parser.description = "Convert files of an asynchronous dump to .npy; folders are searched recursively."
     parser.epilog = """\
 exit codes

@@ -1,6 +1,6 @@
-"""Element types under the names of the reference (`runner.dtype.float32` prints `Float32`), and its other types.
+"""Element types under the names of MindSpore (`runner.dtype.float32` prints `Float32`), and its other types.
 
-Source: spec section 3.8 and the `mindspore.dtype` module of r1.2.
+Source: the `mindspore.dtype` module of r1.2, and the dump files of CANN.
 """
 
 from collections.abc import Callable
@@ -56,7 +56,7 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Type:
-    """A type of the reference: of elements (`DType`), a family of those (`number`, `float_`), or of other values.
+    """A type of MindSpore: of elements (`DType`), a family of those (`number`, `float_`), or of other values.
 
     There is one object per type, so equality is identity.
     """

@@ -80,7 +80,7 @@ def broadcast(*types: TensorType) -> Shape:
 
 
 def resolve_axes(axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
-    """Axes as sorted non-negative numbers; None and () mean all axes, as in the reference.
+    """Axes as sorted non-negative numbers; None and () mean all axes, as in MindSpore.
 
     Raises ShapeError for an axis that is out of range or named twice.
     """

@@ -111,10 +111,10 @@ MODELS_MAY_IMPORT = (
 )
 RUNS_WHAT_IT_READS = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
 NAMELESS = {"utils", "util", "helpers", "helper", "common", "misc", "base_classes", "tools"}
-PUBLIC_ADDRESSES = {"runner.common"}  # of the reference
+PUBLIC_ADDRESSES = {"runner.common"}  # of MindSpore
 NOUNS_LIKE_PARTICIPLES = {"seed"}
 PARTICIPLES = {"heard", "told", "shown", "spoken", "made", "kept", "held", "found", "left", "swept", "known", "written"}
-# The reference has a layer and an operator of one name, one-hot encoding as an operator and as a transform, the
+# MindSpore has a layer and an operator of one name, one-hot encoding as an operator and as a transform, the
 # truncated normal distribution as an initializer and as an operator, and the operator DType, which gives a type.
 REFERENCE_HAS_BOTH = (
     *({"nn", "ops"}, {"dataset", "ops"}, {"dataset", "nn"}, {"dataset", "nn", "ops"}, {"common", "ops"}),

@@ -139,7 +139,7 @@ def test_asking_for_an_unknown_setting():
 OF_SESSIONS = ("op_debug_level", "enable_exception_dump", "graph_run_mode", "op_select_implmode")
 
 
-@pytest.mark.parametrize("name", (*OF_SESSIONS, "optypelist_for_implmode", "profiling_mode", "initialize_system"))
+@pytest.mark.parametrize("name", [*OF_SESSIONS, "optypelist_for_implmode", "profiling_mode", "initialize_system"])
 def test_an_option_of_a_session_names_its_key(name):
     for call in (lambda: context.set_context(**{name: 1}), lambda: context.get_context(name)):
         with pytest.raises(ConfigError) as caught:

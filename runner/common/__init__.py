@@ -1,4 +1,4 @@
-"""Import paths of the reference: `runner.common.initializer`, `Tensor`, `Parameter` and `ParameterTuple`."""
+"""Import paths of MindSpore: `runner.common.initializer`, `Tensor`, `Parameter` and `ParameterTuple`."""
 
 from runner import ops  # noqa: F401  registers the arithmetic of tensors (`x + y`)
 from runner.core.values import syntax

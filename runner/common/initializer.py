@@ -1,4 +1,4 @@
-"""Initial values of parameters, with the distributions of r1.2 (spec section 8.1).
+"""Initial values of parameters, with the distributions of r1.2.
 
 Every call has its own random generator, derived from the seed of the run and the order of creation.
 """

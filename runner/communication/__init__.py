@@ -1,4 +1,4 @@
-"""The processes (ranks) of a data-parallel training; the reference's scripts import `management`."""
+"""The processes (ranks) of a data-parallel training; MindSpore's scripts import `management`."""
 
 from runner.host.lazy import late_names
 

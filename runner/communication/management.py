@@ -1,4 +1,4 @@
-"""Rank and size for scripts: the reference's `mindspore.communication.management`."""
+"""Rank and size for scripts: MindSpore's `mindspore.communication.management`."""
 
 import sys
 from functools import partial
@@ -26,7 +26,7 @@ class GlobalComm:
 def init(backend_name: str | None = None) -> None:
     """Join the other processes of mpirun; without mpirun this process is rank 0 of 1.
 
-    `backend_name` is the reference's "hccl", "nccl" or "mpi": all of them use MPI here. From now on an uncaught
+    `backend_name` is MindSpore's "hccl", "nccl" or "mpi": all of them use MPI here. From now on an uncaught
     exception on one rank ends all ranks. Raises ConfigError when mpi4py is missing.
     """
     if backend_name not in (None, "hccl", "nccl", "mpi"):
@@ -36,7 +36,7 @@ def init(backend_name: str | None = None) -> None:
 
 
 def release() -> None:
-    """Part of the reference's API, without effect: MPI ends with the process."""
+    """Part of MindSpore's API, without effect: MPI ends with the process."""
 
 
 def get_rank(group: str = WORLD) -> int:

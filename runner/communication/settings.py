@@ -1,4 +1,4 @@
-"""`set_auto_parallel_context` and related functions, under the reference's names (spec section 1.3).
+"""`set_auto_parallel_context` and related functions, under MindSpore's names.
 
 Of its five modes `stand_alone` and `data_parallel` are supported: every rank holds the whole network and trains it with
 its part of each batch; gradients are summed over all ranks before the optimizer.
@@ -15,7 +15,7 @@ from runner.core.current import Current
 from runner.errors import ConfigError, known_names
 from runner.validation.rules import FREE, Invalid, Rule, invalid_value_error, validate
 
-# Buckets of gradients: the rule of `all_reduce_fusion_config` (spec section 1.3).
+# Buckets of gradients: the rule of `all_reduce_fusion_config`.
 
 ALLOWED = "whole numbers from 1, ascending, each once, such as [4, 8]"
 
@@ -52,7 +52,7 @@ def buckets(count: int, indices: tuple[int, ...] | None) -> list[range]:
 
 
 class ParallelMode:
-    """The reference's modes; the last three are not supported here."""
+    """MindSpore's modes; the last three are not supported here."""
 
     STAND_ALONE = "stand_alone"
     DATA_PARALLEL = "data_parallel"
@@ -98,7 +98,7 @@ _SETTINGS = {
     "enable_parallel_optimizer": _fixed(False),
     "grad_accumulation_step": _fixed(1, low=1),
     "all_reduce_fusion_config": _Setting(None, tuple, Rule(validate=validate_indices)),
-    "sync_batch_norm": _Setting(False, bool),  # not in the reference, which has a layer for it
+    "sync_batch_norm": _Setting(False, bool),  # not in MindSpore, which has a layer for it
     "communi_parallel_mode": _fixed(
         "all_group_parallel", choices=("all_group_parallel", "same_server_group_parallel", "no_group_parallel")
     ),
@@ -114,11 +114,11 @@ def set_auto_parallel_context(**settings: Any) -> None:
 
     `parallel_mode` "stand_alone" (default) or "data_parallel" · `device_num` 1 to 4096, `global_rank` 0 to 4095, both
     by default those of mpirun · `gradients_mean` bool, whether gradients are divided by the number of ranks (default
-    False, as in the reference: gradients are sums, as if the learning rate were multiplied by the number of ranks) ·
+    False, as in MindSpore: gradients are sums, as if the learning rate were multiplied by the number of ranks) ·
     `parameter_broadcast` bool, whether all ranks start with the parameters of the first one ·
     `all_reduce_fusion_config` the indices of parameters at which a new bucket of gradients begins (default: one
     bucket) · `sync_batch_norm` bool, whether layers BatchNorm1d and BatchNorm2d train with the statistics of all ranks
-    (default False). The other keys of the reference belong to unsupported modes: only their defaults are allowed.
+    (default False). The other keys of MindSpore belong to unsupported modes: only their defaults are allowed.
     Raises ConfigError (a ValueError), also for a change of a setting that an existing cell was built with: the step
     cell of a training (`Model` with an optimizer, `nn.TrainOneStepCell`), or for `sync_batch_norm` a BatchNorm layer.
     """

@@ -1,4 +1,4 @@
-"""`kernel_meta/`: the models that a device runs and their origin (`session.op_debug_level`, spec section 7)."""
+"""`kernel_meta/`: the models that a device runs and their origin (`session.op_debug_level`)."""
 
 from __future__ import annotations
 

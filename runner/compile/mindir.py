@@ -27,7 +27,7 @@ from runner.types import Shape, TensorType
 
 # The operators that MindIR has, and what their nodes contain.
 #
-# An operator has the name and the attributes of the reference. In MindIR the attributes are constants that follow the
+# An operator has the name and the attributes of MindSpore. In MindIR the attributes are constants that follow the
 # operands: first what a call passes after them (`Primitive.statics`), then the others, in this order. A few operators
 # have attributes at their nodes instead. An operator with a further attribute that differs from its default is refused.
 

@@ -88,7 +88,7 @@ class PairedTiming:
         self.milliseconds: tuple[float, float] = (0.0, 0.0)
 
     def ratio(self, pairs: int = PAIRS) -> float:
-        """Time of the other trial / time of the reference; it ends early when the other one is clearly slower."""
+        """Time of the other trial / time of MindSpore; it ends early when the other one is clearly slower."""
         times = list(self._pairs(pairs))
         self.ratios = [b / a for a, b in times]
         a, b = (statistics.median(part) / self.count * 1e3 for part in zip(*times, strict=True))

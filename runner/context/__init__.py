@@ -1,4 +1,4 @@
-"""`runner.context`: global settings of scripts that use the Python API, with the names of the reference (spec 1.1)."""
+"""`runner.context`: global settings of scripts that use the Python API, with the names of MindSpore (spec 1.1)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 
-# Settings of MindSpore's context that scripts set and that have no effect here (spec section 1.1).
+# Settings of MindSpore's context that scripts set and that have no effect here.
 #
 # They are checked, kept and returned; a setting that differs from its default is reported once, with what to use.
 

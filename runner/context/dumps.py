@@ -23,7 +23,7 @@ def dump(
     input_output: int = 0,
     trans_flag: bool = True,
 ) -> Iterator[ValueObserver]:
-    """Dump the cells called and the models trained, evaluated or asked inside, in the synchronous layout of seed 002.
+    """Dump the cells called and the models trained or evaluated inside, in MindSpore's synchronous layout.
 
     Every call of a cell, step of a training and batch of an evaluation is an iteration, counted from 0. `path` is
     created if missing; `kernels` are full names, types or patterns with `*` (None: all); the rest are config keys.

@@ -50,7 +50,7 @@ class BatchRule:
 class Primitive(KeywordNames):
     """Base of all operators: of those with rules of their own, declared with `@primitive`, and of composed ones."""
 
-    statics: ClassVar[tuple[str, ...]] = ()  # fields that a call may also pass after the operands, as in the reference
+    statics: ClassVar[tuple[str, ...]] = ()  # fields that a call may also pass after the operands, as in MindSpore
     fields: ClassVar[tuple[str, ...]] = ()
     onnx: ClassVar[str] = ""  # ONNX's operator for lowerings to one node; `@primitive` sets the same name by default
     arity: ClassVar[int | None] = None  # number of operands, None for any
@@ -162,7 +162,7 @@ class Primitive(KeywordNames):
     def __call__(self, *operands: Any) -> Value:
         op: Primitive = self
         if self.arity is None and len(operands) == 1 and isinstance(operands[0], list | tuple):
-            operands = tuple(operands[0])  # the reference's way to pass any number of tensors
+            operands = tuple(operands[0])  # MindSpore's way to pass any number of tensors
         if self.arity is not None and len(operands) != self.arity:
             op, operands = self._with_statics(operands)
         outputs: Any = INTERPRETER.get().bind(op, operands)
@@ -199,7 +199,7 @@ class Primitive(KeywordNames):
     def add_prim_attr(self, name: str, value: Any) -> Self:
         """Keep a value under a name, such as `primitive_target`, and return the operator. It has no effect.
 
-        Raises ConfigError for a name that is an argument of the operator, since that would have one in the reference.
+        Raises ConfigError for a name that is an argument of the operator, since that would have one in MindSpore.
         """
         if name in getattr(self, "__dataclass_fields__", ()):
             repair = f"{type(self).__name__}({name}={value!r})"
@@ -346,7 +346,7 @@ class Node:
 
     @property
     def name(self) -> str:
-        """Full name: `{scope}/{Op}-op{N}` (spec section 2.6)."""
+        """Full name: `{scope}/{Op}-op{N}`."""
         return f"{self.scope}/{self.op.name}-op{self.number}"
 
     def listed_attributes(self) -> dict[str, Any]:

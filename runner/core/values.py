@@ -91,7 +91,7 @@ class Value(KeywordNames):
 
     @property
     def data(self) -> "Value":
-        """The value itself, with all its methods, as in the reference: `parameter.data.asnumpy()`."""
+        """The value itself, with all its methods, as in MindSpore: `parameter.data.asnumpy()`."""
         return self
 
     @property
@@ -670,7 +670,7 @@ class Parameter(Tensor):
 
 
 class ParameterTuple(tuple[Parameter, ...]):
-    """A tuple of parameters. As in the reference, names that occur twice are numbered: `w_0`, `w_1`.
+    """A tuple of parameters. As in MindSpore, names that occur twice are numbered: `w_0`, `w_1`.
 
     Raises ConfigError for other elements.
     """

@@ -1,4 +1,4 @@
-"""Datasets for training, under the reference's names; `__init__.pyi` lists them.
+"""Datasets for training, under MindSpore's names; `__init__.pyi` lists them.
 
 >>> import runner.dataset as ds
 >>> import runner.dataset.vision.c_transforms as CV

@@ -33,7 +33,7 @@ from runner.validation.rules import MAX_COUNT, Frozen, Rule
 
 # Images as the built-in datasets prepare them: those of the datasets, and new files for a trained network.
 
-# Mean and standard deviation of the training images, as in the reference's examples of the two datasets.
+# Mean and standard deviation of the training images, as in MindSpore's examples of the two datasets.
 NORMALIZATIONS: dict[str, Transform] = {
     "mnist": Rescale(1 / 0.3081, -1 * 0.1307 / 0.3081),
     "cifar10": Normalize((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
@@ -109,7 +109,7 @@ class DatasetEntry(Frozen):
 
     dataset: Callable[..., Dataset]
     normalization: str  # of values from 0 to 1, one of NORMALIZATIONS
-    default_dir: str | None = None  # as in the reference's examples; None: it needs no files
+    default_dir: str | None = None  # as in MindSpore's examples; None: it needs no files
     augmentable: bool = False  # mirroring does not change the class of an image
     is_verified: bool = False
     samples: Mapping[str, int | None] = field(default_factory=lambda: {"train": None, "test": None})

@@ -262,7 +262,7 @@ class WideRows(RowSource):
 def exact_column(name: str, values: np.ndarray) -> Column:
     """A column of an array: networks compute with narrowed element types, scripts see those of the array.
 
-    Unsigned class numbers of the reference's image datasets are such a type. Text, and numbers that networks cannot
+    Unsigned class numbers of MindSpore's image datasets are such a type. Text, and numbers that networks cannot
     compute with, raise ConfigError where a network uses them. Raises ConfigError for other values.
     """
     if values.dtype.kind in TEXT:
@@ -280,5 +280,5 @@ def listed_column(name: str, values: Sequence[np.ndarray]) -> Column:
 
 
 def labels_column(name: str, numbers: np.ndarray) -> Column:
-    """Class numbers: Int32 for networks, UInt32 for scripts, as in the reference."""
+    """Class numbers: Int32 for networks, UInt32 for scripts, as in MindSpore."""
     return Column(name, numbers.astype(np.int32), original=numbers.astype(np.uint32))

@@ -329,7 +329,7 @@ def rows_of(items: Items, visits: Visits) -> dict[str, list[np.ndarray]]:
 
 
 def replaced(names: Sequence[str], inputs: Sequence[str], outputs: Sequence[str]) -> list[str]:
-    """The names of the columns after `inputs` became `outputs`, in the reference's order.
+    """The names of the columns after `inputs` became `outputs`, in MindSpore's order.
 
     As many outputs as inputs take their places; otherwise the outputs come first, then the other columns.
     """
@@ -437,7 +437,7 @@ def bucket_arguments(boundaries: Sequence[int], sizes: Sequence[int]) -> BucketL
 def split_sizes(sizes: Sequence[int | float], count: int) -> list[int]:
     """The number of items of each part: `sizes` as they are, or shares of `count`, rounded.
 
-    What rounding adds or leaves out is taken from the first parts or given to the first one, as in the reference.
+    What rounding adds or leaves out is taken from the first parts or given to the first one, as in MindSpore.
     Raises ConfigError unless the sizes have the sum `count` or the shares the sum 1, and when a part would be empty.
     """
     if not isinstance(sizes, list | tuple) or not sizes:

@@ -1,4 +1,4 @@
-"""`Dataset`, a data pipeline: columns of values, the order of their rows, and the operations of the reference on both.
+"""`Dataset`, a data pipeline: columns of values, the order of their rows, and the operations of MindSpore on both.
 
 Operations that keep rows apart (`map`, `shuffle`, `repeat`, `take`, the first `batch`) keep columns (`column.py`) and
 order (`order.py`) apart, so that arrays are transformed at once and sinks can hold them. The others read the items of
@@ -79,7 +79,7 @@ T = TypeVar("T")
 
 
 class ClassCount(int):
-    """A number of classes, which scripts of the reference call: `dataset.num_classes()`."""
+    """A number of classes, which scripts of MindSpore call: `dataset.num_classes()`."""
 
     def __call__(self) -> int:
         """The number."""
@@ -759,7 +759,7 @@ def _as_tensor(array: np.ndarray) -> Any:
 
 
 def refuse(**arguments: object) -> None:
-    """Raise ConfigError for an argument of the reference that is not supported, unless it is None."""
+    """Raise ConfigError for an argument of MindSpore that is not supported, unless it is None."""
     for name, value in arguments.items():
         if value is not None:
             rows = {"argument": name, "value": type(value).__name__, "allowed": "None"}

@@ -113,7 +113,7 @@ def row_events(given: Any) -> RowEvents:
 class Conditions:
     """The functions of a pipeline's conditions, by name; None does nothing.
 
-    Where the reference blocks a pipeline until the script has reported back, here an item is computed when it is
+    Where MindSpore blocks a pipeline until the script has reported back, here an item is computed when it is
     requested, so after every `sync_update` that preceded the request.
     """
 
@@ -239,7 +239,7 @@ def epoch_limit(num_epochs: int, output_numpy: bool) -> int:
 class EpochIterator(Generic[T]):
     """Each `for` loop over it iterates over the next epoch, up to `num_epochs`; -1 is no limit.
 
-    After a `break`, the next loop continues the same epoch, as in the reference.
+    After a `break`, the next loop continues the same epoch, as in MindSpore.
     """
 
     def __init__(self, start: Callable[[int], Iterator[T]], num_epochs: int) -> None:

@@ -180,7 +180,7 @@ class PKSampler(Sampler):
         super().__init__(num_samples)
         flag({}, shuffle=shuffle)
         if num_class is not None:
-            raise ConfigError("the reference does not support num_class", argument="num_class", value=num_class)
+            raise ConfigError("MindSpore does not support num_class", argument="num_class", value=num_class)
         self.num_val, self.shuffle = whole_number("num_val", num_val, 1), shuffle
         self.class_column = class_column
 

@@ -1,7 +1,7 @@
 """The public dataset classes. Each reads its data in the constructor, so that damaged data is reported before training.
 
 All take `num_samples` (only the first rows of the data), `shuffle` (True: a full shuffle in every epoch, before
-sharding; None or False: the order of the data, where the reference shuffles for None) or a `sampler` that determines
+sharding; None or False: the order of the data, where MindSpore shuffles for None) or a `sampler` that determines
 rows and order (`runner/dataset/samplers.py`), `num_shards` with `shard_id` (rows `shard_id::num_shards` of that order)
 and `num_parallel_workers` (1 to 64 threads that prefetch batches; a single one is used only for large batches, and
 results never depend on them). Source: `mindspore.dataset` r1.2.

@@ -18,7 +18,7 @@ REPEATS = 5
 
 
 class Stage(NamedTuple):
-    """One operator of a pipeline: the reference's type, a description, and its number of threads.
+    """One operator of a pipeline: MindSpore's type, a description, and its number of threads.
 
     `queue` is the capacity of its output queue (None: no queue), `microseconds` its time for one batch when nothing
     else runs (None: it only determines the order of rows).

@@ -147,7 +147,7 @@ class ModelInputs(Frozen):
 # The experiment.
 
 MODES = {"graph": context.GRAPH_MODE, "pynative": context.PYNATIVE_MODE}
-# Gradients from 6e-11 to 64 fit Float16 then, and it grows by itself; the reference's 2**24 costs LeNet nine steps.
+# Gradients from 6e-11 to 64 fit Float16 then, and it grows by itself; MindSpore's 2**24 costs LeNet nine steps.
 FIRST_LOSS_SCALE = 2.0**10
 
 

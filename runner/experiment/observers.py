@@ -41,7 +41,7 @@ from runner.train.callback import Callback, RunContext
 # The jobs of a sweep write into subdirectories with their numbers, and a dump of GE into one with its time. The record
 # of the run directory has the resulting paths, so a resumed run and the readers of a run find them.
 
-GE_TIME = "%Y%m%d%H%M%S"  # the name of a folder of GE (spec section 7)
+GE_TIME = "%Y%m%d%H%M%S"  # the name of a folder of GE
 
 
 def check(config: RunConfig, folder: Path) -> None:

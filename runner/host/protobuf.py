@@ -1,7 +1,7 @@
 """The wire format of protobuf: varints, and fields of a message. Source: protobuf.dev/programming-guides/encoding.
 
 The package `protobuf` is not used: it copies every message (a checkpoint of 500 MB takes 1.5 GB more and four times as
-long), is limited to 2 GB, omits fields with the value zero, which the reference writes, and reports neither the field
+long), is limited to 2 GB, omits fields with the value zero, which MindSpore writes, and reports neither the field
 nor the offset of an error in a damaged file.
 """
 
@@ -143,7 +143,7 @@ def required_text(value: int | memoryview | None) -> str:
         raise DataError("a text is not UTF-8") from None
 
 
-# Tensors in the reference's binary files: the message of checkpoints and print files, and the encoding of elements.
+# Tensors in MindSpore's binary files: the message of checkpoints and print files, and the encoding of elements.
 #
 # TensorProto { repeated int64 dims = 1; string tensor_type = 2; bytes tensor_content = 3; }
 
@@ -181,7 +181,7 @@ def decode(message: TensorMessage, kind: DType | None) -> np.ndarray:
     """The array of a message; `kind` is the element type of that name, None if there is none. Raises DataError."""
     if kind is None:
         raise DataError("unknown element type", found=ascii(message.kind), allowed=", ".join(map(str, ALL)))
-    shape = [] if message.dims == [0] and message.content else message.dims  # how the reference writes a scalar
+    shape = [] if message.dims == [0] and message.content else message.dims  # how MindSpore writes a scalar
     return array(kind, shape, message.content).astype(kind.numpy, copy=False)
 
 

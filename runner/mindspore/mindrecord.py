@@ -2,7 +2,7 @@
 
 The package `mindspore` writes and reads the files, and checks fields against the schema. Since its release 2 some calls
 return nothing; here they return what they did in r1.2. Converters write images of CIFAR and MNIST as JPEG files, as in
-the reference, which uses OpenCV for it; here Pillow writes them.
+MindSpore, which uses OpenCV for it; here Pillow writes them.
 """
 
 import csv

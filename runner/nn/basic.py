@@ -1,4 +1,4 @@
-"""Nonlinearities; the layers Dense, Flatten, Dropout and OneHot; containers of cells, as in r1.2 (spec section 8.2).
+"""Nonlinearities; the layers Dense, Flatten, Dropout and OneHot; containers of cells, as in r1.2.
 
 `Activation` is the base of nonlinearities of one operator; `get_activation` knows those that layers take by name.
 """
@@ -126,7 +126,7 @@ class HSigmoid(Activation):
 
 
 class LeakyReLU(Cell):
-    """max(x, alpha x); for alpha above 1 min(x, alpha x), as in the reference."""
+    """max(x, alpha x); for alpha above 1 min(x, alpha x), as in MindSpore."""
 
     def __init__(self, alpha: float = 0.2) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ class PReLU(Cell):
     def __init__(self, channel: int = 1, w: Initial = 0.25) -> None:
         super().__init__()
         whole({"layer": type(self).__name__}, 1, channel=channel)
-        self.w = Parameter(initializer(w, (channel,)), "a")  # the name in the reference's checkpoints
+        self.w = Parameter(initializer(w, (channel,)), "a")  # the name in MindSpore's checkpoints
         self.prelu = ops.PReLU()
 
     def construct(self, x: Value) -> Value:
@@ -329,7 +329,7 @@ class CellContainer(Cell):
         return self.extend(cells)
 
     def set_grad(self, flag: bool = True) -> Self:
-        """As for every cell; the argument has the reference's name for containers."""
+        """As for every cell; the argument has MindSpore's name for containers."""
         return super().set_grad(flag)
 
     def append(self, cell: Cell) -> Self:

@@ -1,4 +1,4 @@
-"""Convolution and pooling layers over one and two axes, with the signatures and defaults of r1.2 (spec section 8.2)."""
+"""Convolution and pooling layers over one and two axes, with the signatures and defaults of r1.2."""
 
 import dataclasses
 from dataclasses import replace
@@ -20,7 +20,7 @@ Geometry = tuple[Pair, int, str, Quad, Pair, Pair, int]  # kernel_size, mode, pa
 class _Convolution(Cell):
     """Base of the layers, which differ in their operator and in the shape of the weight."""
 
-    # The printed form of the reference, with its commas and spaces.
+    # The printed form of MindSpore, with its commas and spaces.
     shown: ClassVar = (
         "input_channels={in_channels}, output_channels={out_channels}, kernel_size={kernel_size},"
         "stride={stride},  pad_mode={pad_mode}, padding={padding}, dilation={dilation}, group={group}, "
@@ -130,7 +130,7 @@ class Conv2d(_Forward):
 
     `pad_mode` `same` gives ceil(size / stride), an odd row or column of padding at bottom and right; `valid` pads
     nothing; `pad` pads by `padding` (an int, or top, bottom, left, right).
-    weight: (out_channels, in_channels/group, KH, KW). `data_format` can only be NCHW, as on CPUs in the reference.
+    weight: (out_channels, in_channels/group, KH, KW). `data_format` can only be NCHW, as on CPUs in MindSpore.
     """
 
     shown: ClassVar = _Convolution.shown.replace("},weight", "}weight") + ", format={format}"
@@ -202,7 +202,7 @@ class _OneAxis(_Convolution):
 class Conv1d(_OneAxis, _Forward):
     """Convolution of (N, in_channels, L), with the padding modes of Conv2d.
 
-    weight: (out_channels, in_channels/group, 1, K), as in the reference; `weight_init` as a tensor has no axis of 1.
+    weight: (out_channels, in_channels/group, 1, K), as in MindSpore; `weight_init` as a tensor has no axis of 1.
     """
 
 
@@ -215,7 +215,7 @@ class Conv1dTranspose(_OneAxis, _Transposed):
     shown: ClassVar = _Convolution.shown.replace("{kernel_size},stride", "{kernel_size}, stride").replace(",  ", ", ")
 
 
-# Pooling layers, with the signatures and defaults of r1.2 (spec section 8.2).
+# Pooling layers, with the signatures and defaults of r1.2.
 
 
 class _Pooling(Cell):

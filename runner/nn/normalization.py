@@ -1,4 +1,4 @@
-"""Batch normalisation, in one process and over all ranks, and layer normalisation, as in r1.2 (spec section 8.2)."""
+"""Batch normalisation, in one process and over all ranks, and layer normalisation, as in r1.2."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -51,7 +51,7 @@ class BatchNormalization(Cell):
         if use_batch_statistics is not None:
             flag(where, use_batch_statistics=use_batch_statistics)
         self.use_batch_statistics = use_batch_statistics
-        self.num_features, self.eps, self.momentum = num_features, eps, 1.0 - momentum  # as the reference shows it
+        self.num_features, self.eps, self.momentum = num_features, eps, 1.0 - momentum  # as MindSpore shows it
         shape = (num_features,)
         self.moving_mean = Parameter(initializer(moving_mean_init, shape), "moving_mean", requires_grad=False)
         self.moving_variance = Parameter(initializer(moving_var_init, shape), "moving_variance", requires_grad=False)
@@ -108,7 +108,7 @@ class BatchNorm1d(BatchNormalization):
 
 
 class BatchNorm2d(BatchNormalization):
-    """Batch normalisation of (N, C, H, W). `data_format` can only be NCHW, as on CPUs in the reference."""
+    """Batch normalisation of (N, C, H, W). `data_format` can only be NCHW, as on CPUs in MindSpore."""
 
     axes = ("(N, C, H, W)",)
 
@@ -161,7 +161,7 @@ class BatchNorm3d(Cell):
 class SyncBatchNorm(BatchNormalization):
     """Batch normalisation of (N, C) or (N, C, H, W), in training with mean and variance over all ranks.
 
-    `process_groups`, lists of ranks, may only be one group of all ranks, in the reference also several groups. Raises
+    `process_groups`, lists of ranks, may only be one group of all ranks, in MindSpore also several groups. Raises
     ConfigError for others, when a training step runs.
     """
 

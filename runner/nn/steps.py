@@ -269,7 +269,7 @@ def ms_function(fn: Callable[..., Any] | None = None, obj: Any = None, input_sig
 # Calls of cells and functions outside of networks: one step each, in the mode of the context.
 #
 # Operands and results are structures of tensors; numbers, texts and other constants among the operands are constants of
-# the graph, as in the reference, so that each of them has a program of its own.
+# the graph, as in MindSpore, so that each of them has a program of its own.
 
 
 class _View:

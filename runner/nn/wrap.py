@@ -170,7 +170,7 @@ class TrainOneStepCell(StepCell):
 # rank makes the sum not finite, so all ranks skip the step and have the same scale and counters.
 
 LARGEST = 2.0**100  # a scale without a limit would become infinite
-MOST_BAD_STEPS = 1000  # consecutive ones, as in the reference
+MOST_BAD_STEPS = 1000  # consecutive ones, as in MindSpore
 
 
 class LossScaleUpdateCell(Cell):

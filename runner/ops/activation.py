@@ -120,7 +120,7 @@ class AlongAxis(Primitive):
     axis: int = -1
 
     def __post_init__(self) -> None:
-        if isinstance(self.axis, list | tuple):  # the reference allows a tuple of one axis
+        if isinstance(self.axis, list | tuple):  # MindSpore allows a tuple of one axis
             require(len(self.axis) == 1, "needs one axis", axis=self.axis)
             object.__setattr__(self, "axis", self.axis[0])
 

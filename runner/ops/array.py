@@ -34,7 +34,7 @@ def require(holds: bool, what: str, **rows: object) -> None:
 
 
 def require_nchw(data_format: str) -> None:
-    """Raise ShapeError for another order of axes than that of the reference's default."""
+    """Raise ShapeError for another order of axes than that of MindSpore's default."""
     repair = "ops.Transpose changes the order of axes"
     require(data_format == "NCHW", "unknown data_format", given=data_format, allowed="NCHW", repair=repair)
 
@@ -510,7 +510,7 @@ def as_value(operand: Any) -> Value:
 
 
 def as_tensors(operands: tuple[Any, ...]) -> list[Value]:
-    """Operands that are given one by one, or as one tuple or list, as in the reference. Raises ShapeError for none."""
+    """Operands that are given one by one, or as one tuple or list, as in MindSpore. Raises ShapeError for none."""
     given = operands[0] if len(operands) == 1 and isinstance(operands[0], list | tuple) else operands
     require(len(given) > 0, "needs at least one tensor")
     return [as_value(operand) for operand in given]

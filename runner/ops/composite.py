@@ -1,4 +1,4 @@
-"""Functions composed of operators: the reference's `ops.composite`."""
+"""Functions composed of operators: MindSpore's `ops.composite`."""
 
 import math
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Operators without outputs, which act in every step: Print, the summary operators, and `ObserveStep`.
 
 PyNative mode emits their operands at once, graph mode after the step, a sink after its call. First what Print prints:
-its text, files in the format of the reference, and where it goes. The context sets `print_to`; commands read files by
+its text, files in the format of MindSpore, and where it goes. The context sets `print_to`; commands read files by
 `print_entries`. `train/summary` writes what summary operators mark.
 """
 
@@ -25,10 +25,10 @@ from runner.host.files import Journal
 from runner.host.protobuf import fields, located_fields, message, required_bytes, required_text
 from runner.types import TensorType
 
-# The text of printed strings and tensors, as in graph mode of the reference (spec section 4).
+# The text of printed strings and tensors, as in graph mode of MindSpore.
 
 Part = str | np.ndarray
-# Enough digits to restore a Float32, in the column widths of the reference.
+# Enough digits to restore a Float32, in the column widths of MindSpore.
 FORMATS = {dt.float16: "%11.4e", dt.float32: "%15.8e", dt.float64: "%15.8e", dt.bool_: "%5s"}
 
 
@@ -72,12 +72,12 @@ def _nested(cells: Iterator[str], shape: tuple[int, ...], depth: int) -> str:
     return f"[{(chr(10) + ' ' * depth).join(rows)}]"
 
 
-# Print files in the format of the reference (spec section 4): a sequence of protobuf messages, one per Print.
+# Print files in the format of MindSpore: a sequence of protobuf messages, one per Print.
 #
 #     Print { repeated Value value = 1; }
 #     Value { oneof: string desc = 1; TensorProto tensor = 2; }
 #
-# A tensor without axes has no dims. The reference also omits the dims of a tensor of shape [1]; here they are written.
+# A tensor without axes has no dims. MindSpore also omits the dims of a tensor of shape [1]; here they are written.
 # The package `protobuf` can only read a whole file, up to 2 GB, and does not report where it is damaged.
 
 FILE_LIMIT = 64 << 30  # maximum size of a file to read, in bytes
@@ -137,7 +137,7 @@ class PrintFile:
 
 
 def unused_path(path: Path) -> Path:
-    """The path, with the time in seconds as a suffix if the file exists, as in the reference."""
+    """The path, with the time in seconds as a suffix if the file exists, as in MindSpore."""
     name, seconds = path, int(time.time())
     while name.exists():
         name = path.with_name(f"{path.name}.{seconds}")

@@ -89,7 +89,7 @@ class SparseSoftmaxCrossEntropyWithLogits(Primitive):
 class SoftmaxCrossEntropyWithLogits(Primitive):
     """-sum(labels * log softmax(logits)) per sample, and its gradient with respect to the logits.
 
-    logits and labels (N, C) of floats; outputs (N,) and (N, C). As in the reference, labels and the second output have
+    logits and labels (N, C) of floats; outputs (N,) and (N, C). As in MindSpore, labels and the second output have
     no gradient, so there is no second derivative.
     """
 

@@ -1,6 +1,6 @@
 """Batch normalisation over channels, and layer normalisation over the last axes: operators, gradients, lowerings.
 
-Attributes, operands and outputs are those of the reference. Variances are computed from centred elements, so that a
+Attributes, operands and outputs are those of MindSpore. Variances are computed from centred elements, so that a
 mean far from 0 costs no precision. `collectives.py` normalises with the statistics of all ranks.
 """
 
@@ -388,7 +388,7 @@ class LayerNorm(LayerNormalization):
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta; outputs: y, mean and variance (biased).
 
     x of floats; gamma and beta have the shape of x from `begin_params_axis`. In mean and variance the normalised axes
-    have length 1. As in the reference, the second and third output have no gradient.
+    have length 1. As in MindSpore, the second and third output have no gradient.
     """
 
     flops_each: ClassVar = 7  # as BatchNorm

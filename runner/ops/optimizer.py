@@ -1,6 +1,6 @@
 """Update rules of optimizers as operators, which return new values; parameters among their operands take them.
 
-Rules of r1.2 (spec section 8.3), with the operand order of the reference.
+Rules of r1.2, with the operand order of MindSpore.
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
 """Random numbers that both modes and a resumed run draw alike: a hash of seeds and of a counter, and who draws them.
 
 The seeds are those of an operator; the counter follows from the global seed, the number of the step and that of the
-draw within it. The numbers are not those of the reference. Dropout, at the end, and
+draw within it. The numbers are not those of MindSpore. Dropout, at the end, and
 `distributions.py` draw from them.
 """
 
@@ -217,7 +217,7 @@ class Dropout(Primitive):
     """x / keep_prob where a random number is below `keep_prob`, else 0; and the 0/1 mask.
 
     The random numbers are a hash of the seeds, `counter` (an Int64 scalar) and element number, so that a step can be
-    repeated in either mode and on any device. Without a counter, as in the reference, `Dropout(keep_prob)(x)` uses that
+    repeated in either mode and on any device. Without a counter, as in MindSpore, `Dropout(keep_prob)(x)` uses that
     of all random operators (`runner/ops/random.py`).
     """
 

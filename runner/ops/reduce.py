@@ -140,7 +140,7 @@ class ReduceMean(Reduction):
 
 
 class ReduceExtremum(Reduction):
-    """Base of ReduceMax and ReduceMin: equal extrema share the gradient equally, as in the reference."""
+    """Base of ReduceMax and ReduceMin: equal extrema share the gradient equally, as in MindSpore."""
 
     needs_elements: ClassVar = True
     wider: ClassVar = {**ORDERED, dt.uint32: dt.int64, dt.bool_: dt.uint8}
@@ -408,7 +408,7 @@ class CumProd(Primitive):
     """The products of the elements so far along an axis: `CumProd()(x, axis)`.
 
     `exclusive` leaves the element itself out, so the first product is 1; `reverse` begins at the end of the axis. As in
-    the reference, the gradient divides by x and is NaN where x is 0.
+    MindSpore, the gradient divides by x and is NaN where x is 0.
     """
 
     precision: ClassVar = OperandPrecision.SINGLE

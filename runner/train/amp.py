@@ -1,5 +1,4 @@
-"""Mixed precision: the levels of a `Model`, the cell of its training step, and such a cell for the user's own loop
-(spec section 6.4)."""
+"""Mixed precision: the levels of a `Model`, the cell of its training step, and such a cell for the user's own loop."""
 
 from collections.abc import Callable
 from typing import Any

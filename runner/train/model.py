@@ -1,4 +1,4 @@
-"""`Model`: a network with its loss, optimizer and metrics, and the loops over a dataset (spec section 6.1).
+"""`Model`: a network with its loss, optimizer and metrics, and the loops over a dataset.
 
 `Model` is at the end; before it are the checks of columns, the loop of an evaluation, and those of arguments. Training
 itself is `run_epochs` (`loop.py`), with steps one by one (`StepByStep`) or in a `Sink`.

@@ -1,4 +1,4 @@
-"""`initialize_system` and `shutdown_system` (seed 004): initialisation before training, timed separately.
+"""`initialize_system` and `shutdown_system`: initialisation before training, timed separately.
 
 Provider: loads onnxruntime, and runs a small convolution on the device. Communication: nothing for a run in one
 process. Compilation: loads ONNX, and in a run compiles its programs. PyNative mode needs none of them.
@@ -18,7 +18,7 @@ _known: dict[tuple[Device, bool], dict[str, float]] = {}
 def initialize_system(name: str | None = None) -> dict[str, float]:
     """Prepare the mode and device of the context, and return the duration of each phase in seconds.
 
-    `name` is accepted as by the reference, where it names an operation. A repeated call returns the first durations.
+    `name` is accepted as by MindSpore, where it names an operation. A repeated call returns the first durations.
     Raises ConfigError for an invalid name, DeviceError when the device cannot be used.
     """
     _check(name)

@@ -123,7 +123,7 @@ class Sink:
         self._on_device: list[Any] = []  # the columns, from the first call on
         self._scheduled = scheduled_optimizers(cell)
         self._length = CallLength()
-        # The reference wraps a sunk step in one more cell (spec section 2.6).
+        # MindSpore wraps a sunk step in one more cell.
         self.root = "Default/network-TrainOneStepCell" if context.reserves_class_names() else "Default/network"
         self._debug = DebugPrograms(cell, device, "train_step", self.root, values)
         self.rewind()

@@ -279,7 +279,7 @@ class SummaryRecord:
 
     @staticmethod
     def _is_valid(plugin: str, tag: str, value: np.ndarray) -> bool:
-        """Whether a value of an operator fits; the reference skips others, too."""
+        """Whether a value of an operator fits; MindSpore skips others, too."""
         if not _fits(plugin, value):
             note_once(f"the summary {tag!r} of shape {value.shape} is not recorded: {RANKS.get(plugin)}")
             return False

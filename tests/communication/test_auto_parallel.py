@@ -1,4 +1,4 @@
-"""`set_auto_parallel_context`: every setting of the reference, and every wrong one."""
+"""`set_auto_parallel_context`: every setting of MindSpore, and every wrong one."""
 
 import pytest
 from tables import table
@@ -24,7 +24,7 @@ DEFAULTS = {
     "grad_accumulation_step": 1,
     "all_reduce_fusion_config": None,
     "communi_parallel_mode": "all_group_parallel",
-    "sync_batch_norm": False,  # not in the reference
+    "sync_batch_norm": False,  # not in MindSpore
 }
 
 

@@ -18,7 +18,7 @@ from runner.config.groups.search import SearchSettings
 from runner.config.options import choices
 from runner.errors import ConfigError
 
-CONSTRUCTORS = {  # the classes of the reference behind the built-in optimizers, schedules and loss
+CONSTRUCTORS = {  # the classes of MindSpore behind the built-in optimizers, schedules and loss
     "momentum": nn.Momentum,
     "sgd": nn.SGD,
     "adam": nn.Adam,
@@ -37,7 +37,7 @@ CONSTRUCTORS = {  # the classes of the reference behind the built-in optimizers,
 COMPUTED = {"params", "learning_rate", "max_lr"}  # arguments whose values are not those of keys
 WITHOUT_EFFECT = {"use_locking"}
 NO_ARGUMENTS = {"name", "schedule", "warmup_steps", "label_smoothing", "class_weights"}  # keys of ours
-OTHER_DEFAULTS = {  # than those of the reference's constructors
+OTHER_DEFAULTS = {  # than those of MindSpore's constructors
     "momentum": {"learning_rate": 0.01, "momentum": 0.9},
     "lamb": {"learning_rate": 0.001},
     "step": {"decay_steps": 1000, "decay_rate": 0.1},

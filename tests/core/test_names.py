@@ -1,4 +1,4 @@
-"""Full names of operators: the contract's section 6, equal in both modes."""
+"""Full names of operators: equal in both modes."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Operations of the reference's pipelines. Expected values are those that MindSpore 2.10 returns, unless derived."""
+"""Operations of MindSpore's pipelines. Expected values are those that MindSpore 2.10 returns, unless derived."""
 
 import numpy as np
 import pytest
@@ -155,7 +155,7 @@ def test_an_endless_repeat_has_no_end():
 
 
 class Jitter:
-    """A function of a script that calls a random transform, as the reference's tutorials do."""
+    """A function of a script that calls a random transform, as MindSpore's tutorials do."""
 
     def __init__(self):
         import runner.dataset.vision.c_transforms as CV

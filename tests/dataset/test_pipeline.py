@@ -1,4 +1,4 @@
-"""A dataset as a user of the reference writes it, and the promises about its order."""
+"""A dataset as a user of MindSpore writes it, and the promises about its order."""
 
 import threading
 
@@ -21,7 +21,7 @@ def numbers(count: int = 10, **arguments: object) -> ds.Dataset:
 
 
 def create_dataset(data: ds.Dataset, batch_size: int = 32, repeat_size: int = 1, workers: int = 1) -> ds.Dataset:
-    """The pipeline of the reference's LeNet example."""
+    """The pipeline of MindSpore's LeNet example."""
     steps = [
         ("label", CT.TypeCast(mstype.int32)),
         ("image", CV.Resize((32, 32), interpolation=Inter.LINEAR)),

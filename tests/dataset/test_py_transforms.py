@@ -87,7 +87,7 @@ def test_rotations() -> None:
     turned = PICTURE.rotate(30, Image.Resampling.BILINEAR, False, (1, 2), fillcolor=(1, 2, 3))
     same(P.RandomRotation((30, 30), Inter.BILINEAR, False, (1, 2), (1, 2, 3))(PICTURE), turned)
     same(P.RandomAffine(0)(PICTURE), PIXELS)
-    turned = np.asarray(P.RandomAffine((90, 90))(PIXELS[:7]))  # about (4, 4), as the reference does
+    turned = np.asarray(P.RandomAffine((90, 90))(PIXELS[:7]))  # about (4, 4), as MindSpore does
     np.testing.assert_array_equal(turned[:, 1:], np.rot90(PIXELS[:7], -1)[:, :-1])
     same(P.RandomPerspective(0.0, 1.0, Inter.NEAREST)(PICTURE), PIXELS)
     same(P.RandomPerspective(0.5, 0.0)(PICTURE), PIXELS)

@@ -16,7 +16,7 @@ X, Y = [[0.5, 1.5], [2.5, 3.5], [4.5, 5.5]], [2, 0, 1]
 
 
 class Indexed:
-    """A random-access object, as of a script of the reference."""
+    """A random-access object, as of a script of MindSpore."""
 
     def __init__(self, count: int = 3):
         self.count, self.read = count, []

@@ -57,7 +57,7 @@ LEAVES = [
 # What the words of a session cannot be: text, pieces.
 TEXTS = [
     ("traing_trace:task_trace", ("unknown trace: traing_trace\n", WORDS, "nearest  training_trace:task_trace\n")),
-    ("traing_trace", ("the reference's example spells it traing_trace, and means training_trace\n",)),
+    ("traing_trace", ("MindSpore's example spells it traing_trace, and means training_trace\n",)),
     ("task_trce", ("unknown trace: task_trce\n", "nearest  task_trace\n")),
     ("aicpu_trace", ("unknown trace: aicpu_trace\n", WORDS)),
     ("training_trace,task_trace", ("colons stand between the words\n", WORDS)),

@@ -210,7 +210,7 @@ def test_own_initialisers_in_the_way_of_the_reference():
         initializer(Initializer(), (2,))
 
 
-# Printed forms: those of the reference, from its documentation
+# Printed forms: those of MindSpore, from its documentation
 
 
 @table(

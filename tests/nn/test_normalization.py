@@ -132,7 +132,7 @@ def test_what_is_not_affine_is_not_learnt_but_passes_gradients(mode):
 @pytest.mark.parametrize("stem", ["cifar", "imagenet"])
 @BOTH
 def test_global_means(stem, mode):
-    """The two ways in which networks of the reference end: AvgPool2d over the image, ReduceMean over its axes."""
+    """The two ways in which networks of MindSpore end: AvgPool2d over the image, ReduceMean over its axes."""
     pool, means = nn.AvgPool2d(kernel_size=4, stride=4), ops.ReduceMean(keep_dims=True)
     x = np.random.default_rng(0).normal(size=(2, 3, 4, 4)).astype(np.float32)
 

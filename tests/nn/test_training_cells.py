@@ -1,4 +1,4 @@
-"""Training cells of users: those of the reference's tutorials, in both modes, in `Model` and in sinks."""
+"""Training cells of users: those of MindSpore's tutorials, in both modes, in `Model` and in sinks."""
 
 import numpy as np
 import pytest
@@ -150,7 +150,7 @@ def test_a_training_cell_without_a_loss(sunk, mode):
 
 
 class Accumulate(nn.Cell):
-    """Gradient accumulation, as in the reference's tutorial."""
+    """Gradient accumulation, as in MindSpore's tutorial."""
 
     def __init__(self, network, optimizer):
         super().__init__(auto_prefix=False)

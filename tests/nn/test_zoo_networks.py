@@ -1,4 +1,4 @@
-"""The classification networks of the reference's ModelZoo build, and make one training step, equal in both modes."""
+"""The classification networks of MindSpore's ModelZoo build, and make one training step, equal in both modes."""
 
 import math
 from collections.abc import Callable

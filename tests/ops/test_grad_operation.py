@@ -94,7 +94,7 @@ def test_higher_orders_of_cells_and_functions(mode):
 
 
 def test_mixed_second_derivatives_with_two_sens(mode):
-    """x^2 y at (4, 5), as in the reference's tutorial."""
+    """x^2 y at (4, 5), as in MindSpore's tutorial."""
 
     class Grad(nn.Cell):
         def __init__(self, network, sens_param):

@@ -38,7 +38,7 @@ def test_convolution(x_shape, op, w_shape, note):
         assert distance(made, (dx,)) < FLOAT32
     for made in both(back_filter, dout, x):
         assert distance(made, (dw,)) < FLOAT32
-    # As in the reference, the shape may also be an operand.
+    # As in MindSpore, the shape may also be an operand.
     bare = op.common_attributes()
     assert np.array_equal(ops.Conv2DBackpropInput(**bare)(dout, w, x_shape).asnumpy(), back_input.kernel(dout, w))
     assert np.array_equal(ops.Conv2DBackpropFilter(**bare)(dout, x, w_shape).asnumpy(), back_filter.kernel(dout, x))

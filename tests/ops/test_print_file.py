@@ -43,7 +43,7 @@ def plain(part) -> object:
 
 @pytest.fixture(scope="module")
 def schema():
-    """The message `Print` of spec section 4, for protobuf's own library."""
+    """The message `Print` of `print.proto`, for protobuf's own library."""
     pb = pytest.importorskip("google.protobuf.descriptor_pb2")
     pool = pytest.importorskip("google.protobuf.descriptor_pool").DescriptorPool()
     factory = pytest.importorskip("google.protobuf.message_factory")

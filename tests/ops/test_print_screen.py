@@ -65,7 +65,7 @@ def test_nothing_is_left_out():
 
 @pytest.mark.parametrize("kind", [kind for kind in dt.ALL if kind not in (dt.bool_, dt.float64)], ids=str)
 def test_the_digits_are_enough_to_read_the_elements_back(kind):
-    """Float64 has more, as in the reference; Float16 has enough with four."""
+    """Float64 has more, as in MindSpore; Float16 has enough with four."""
     rng = np.random.default_rng(0)
     if kind.is_float:
         array = (rng.normal(size=(40, 5)) * 10.0 ** rng.integers(-3, 4, (40, 5))).astype(kind.numpy)

@@ -8,7 +8,7 @@ import struct
 import numpy as np
 from protobuf_schemas import message_classes
 
-# Spec section 3.8: number, name and type of each field; `*` is repeated.
+# Of the dump files of CANN: number, name and type of each field; `*` is repeated.
 SCHEMA = {
     "DumpData": "1 version string, 2 dump_time uint64, 3 output OpOutput*, 4 input OpInput*, 5 buffer OpBuffer*, "
     "6 op_name string, 7 space OpBuffer*",

@@ -1,4 +1,4 @@
-"""Reads the CANN dump file from its byte layout in the spec (section 3.8) with protobuf's own runtime."""
+"""Reads the CANN dump file from its byte layout with protobuf's own runtime."""
 
 import struct
 from typing import NamedTuple

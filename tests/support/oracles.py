@@ -107,7 +107,7 @@ def cross_entropy(logits, labels):
 
 
 def momentum(w, v, g, rate, factor, nesterov):
-    """(w, v) after a step, as section 8.3 of the reference's description says."""
+    """(w, v) after a step, as MindSpore's description of Momentum says."""
     v = factor * v + g
     return w - rate * (g + factor * v if nesterov else v), v
 

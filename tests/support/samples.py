@@ -28,7 +28,7 @@ NO_GRADIENT: dict[str, tuple[int, ...]] = {
     "DynamicShape": (0,),  # its result does not depend on the numbers
     "ReluGrad": (1,),  # only the sign of `out` is read
     "ReLU6Grad": (1,),  # only where x lies is read
-    "SoftmaxCrossEntropyWithLogits": (1,),  # as in the reference, labels are not learnt
+    "SoftmaxCrossEntropyWithLogits": (1,),  # as in MindSpore, labels are not learnt
     "BatchNorm": (3, 4),  # moving statistics are not learnt
     "NormalizeChannels": (3, 4, 5),  # the gradient of x includes theirs: tests/experiment/ranks/rank_batch_norm.py
 }

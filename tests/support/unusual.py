@@ -53,7 +53,7 @@ EXCEPTIONS = {
 # Operators of operands that depend on each other: unusual ones reach them through the operators that they belong to.
 DEPENDENT = {"AllReduceMoments", "BatchNormGrad", "MaxPoolGrad"}
 # Functions of one operand that lose digits where they are small, in both modes.
-IMPRECISE = {"GeLU": "1 + tanh, the reference's formula, loses all digits below -5"}
+IMPRECISE = {"GeLU": "1 + tanh, MindSpore's formula, loses all digits below -5"}
 # In Float64 nothing overflows, and products do not underflow: the kinds in which it is an oracle.
 WIDE_VALUES = {"nan", "inf", "-inf", "zero", "far", "denormal"}
 WIDE_GRADIENTS = {"nan", "zero", "far"}

@@ -1,4 +1,4 @@
-"""Deeper classification networks of the reference's ModelZoo, in its way of writing them: MobileNetV2, GoogLeNet and
+"""Deeper classification networks of MindSpore's ModelZoo, in its way of writing them: MobileNetV2, GoogLeNet and
 DenseNet. Widths and depths are parameters, so that a test can build small ones; the defaults are those of the papers.
 """
 

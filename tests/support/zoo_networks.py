@@ -1,4 +1,4 @@
-"""Classification networks of the reference's ModelZoo, in its way of writing them: AlexNet, VGG16 and SqueezeNet.
+"""Classification networks of MindSpore's ModelZoo, in its way of writing them: AlexNet, VGG16 and SqueezeNet.
 
 Widths are parameters, so that a test can build small ones; the defaults are those of the papers.
 """

@@ -19,7 +19,7 @@ from runner.train.callback import (
 )
 from runner.train.callback.base import EVENTS
 
-# The output that the reference's page on running a model shows, as it stands there.
+# The output that MindSpore's page on running a model shows, as it stands there.
 PAGE = """\
 epoch: 1 step: 1000, loss is 0.110185064
 epoch: 2 step: 1000, loss is 0.12088283
@@ -71,7 +71,7 @@ def test_the_step_counts_inside_of_the_epoch(capsys):
 
 
 def test_a_loss_per_sample_is_printed_as_its_mean(capsys):
-    """As the reference does: its loss function has no reduction unless one is asked for."""
+    """As MindSpore does: its loss function has no reduction unless one is asked for."""
     LossMonitor().step_end(at(1, 2, [[0.5, 1.0, 1.5], [1.0, 2.0, 3.0]], batch_num=2))
     assert capsys.readouterr().out == "epoch: 1 step: 2, loss is 2.0\n"
 

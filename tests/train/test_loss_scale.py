@@ -160,7 +160,7 @@ def steps(manager, values, mode, sunk=False):
 
 
 def simulated(values, scale, factor, window):
-    """The rule of the reference, in plain Python (spec section 6.4), with the largest float32."""
+    """The rule of MindSpore, in plain Python, with the largest float32."""
     weight, skipped, good = 1.0, 0, 0
     for value in values:
         if value * scale > 3.4e38:

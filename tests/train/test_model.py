@@ -318,7 +318,7 @@ def test_evaluation_counts_every_sample(mode, batch):
 
 @BOTH
 def test_a_loss_per_sample_trains_and_is_evaluated(mode, capsys):
-    """The loss function of the reference has no reduction unless one is asked for."""
+    """The loss function of MindSpore has no reduction unless one is asked for."""
     seed.set_seed(1)
     network = nn.Dense(4, 3, "xavier_uniform")
     loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True)
@@ -522,7 +522,7 @@ def test_the_mode_of_the_context_is_the_mode_of_a_model():
     assert Model(nn.Dense(4, 3), mode=context.PYNATIVE_MODE).eval_mode == context.PYNATIVE_MODE
 
 
-# The script of the reference's page on running a model, with fewer epochs, smaller sinks, and this machine's device.
+# The script of MindSpore's page on running a model, with fewer epochs, smaller sinks, and this machine's device.
 PAGE = """
 import os
 import mindspore.dataset as ds

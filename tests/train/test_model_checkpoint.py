@@ -104,7 +104,7 @@ def test_numbers_in_the_files(append_info, numbers, tmp_path):
 
 
 def test_a_training_loop_of_a_script(tmp_path):
-    """Scripts of the reference call the hooks themselves."""
+    """Scripts of MindSpore call the hooks themselves."""
     cb_params = _InternalCallbackParam()
     cb_params.train_network, cb_params.epoch_num, cb_params.cur_epoch_num = build().network, 1, 1
     run_context = RunContext(cb_params)

@@ -127,7 +127,7 @@ def test_a_sink_that_is_rewound_goes_on_with_the_global_step():
 
 @pytest.mark.parametrize("mode", BOTH)
 def test_a_second_training_goes_on_in_the_schedule(mode):
-    """As in the reference: `for ...: model.train(1, ...); model.eval(...)` is one decay, not many."""
+    """As in MindSpore: `for ...: model.train(1, ...); model.eval(...)` is one decay, not many."""
     model, seen = model_with(nn.ExponentialDecayLR(1.0, 0.5, 10), mode), Rates()
     for _ in range(3):
         model.train(1, digits(), seen, dataset_sink_mode=mode == context.GRAPH_MODE)

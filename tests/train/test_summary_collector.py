@@ -135,7 +135,7 @@ def test_tensors_have_a_frequency(tmp_path, freq, tensor_freq, due, tensors):
 
 
 def test_tensors_of_a_long_training(tmp_path):
-    """600 steps: about twenty tensors, as the reference documents."""
+    """600 steps: about twenty tensors, as MindSpore documents."""
     found, _, _ = trained(tmp_path, epochs=100, collect_freq=10)
     assert len(found["loss/auto"]) == 61
     assert steps(found, "output") == [1, *range(31, 600, 31)][:20]

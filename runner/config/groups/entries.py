@@ -1,7 +1,7 @@
 """The keys of what a config names: optimizers, schedules, losses, metrics, networks, callbacks and datasets.
 
 Each entry of the registry has one frozen record of its keys, made from its signature. The entries that runner has
-itself are the functions and classes below, with the defaults of the reference; a line below `Args:` is a key's help.
+itself are the functions and classes below, with the defaults of MindSpore; a line below `Args:` is a key's help.
 """
 
 import importlib
@@ -238,7 +238,7 @@ def polynomial(
     return nn.PolynomialDecayLR(learning_rate, end_learning_rate, decay_steps or total_steps, power, update_decay_steps)
 
 
-# The optimizers of configs, with the defaults of the reference, and their consistency with schedules.
+# The optimizers of configs, with the defaults of MindSpore, and their consistency with schedules.
 
 Decay = Annotated[float, Rule(above=0, below=1)]
 Parameters = Sequence[Parameter]
@@ -271,7 +271,7 @@ def momentum(
     loss_scale: Positive = 1.0,
     use_nesterov: bool = False,
 ) -> nn.Optimizer:
-    """Momentum SGD, with the defaults of the reference's LeNet example.
+    """Momentum SGD, with the defaults of MindSpore's LeNet example.
 
     Args:
         learning_rate: initial learning rate
@@ -293,7 +293,7 @@ def sgd(
     nesterov: bool = False,
     loss_scale: Positive = 1.0,
 ) -> nn.Optimizer:
-    """SGD, with the defaults of the reference.
+    """SGD, with the defaults of MindSpore.
 
     Args:
         learning_rate: initial learning rate
@@ -317,7 +317,7 @@ def adam(
     weight_decay: NotNegative = 0.0,
     loss_scale: Positive = 1.0,
 ) -> nn.Optimizer:
-    """Adam, with the defaults of the reference.
+    """Adam, with the defaults of MindSpore.
 
     Args:
         learning_rate: initial learning rate
@@ -358,7 +358,7 @@ def _rate_errors(rate: float, schedule: ScheduleSettings) -> Iterator[ConfigErro
         yield ConfigError("the learning rate would not decay", key="optimizer.schedule.min_lr", **rows)
 
 
-# Optimizers of configs beyond momentum, SGD and Adam, with the defaults of the reference.
+# Optimizers of configs beyond momentum, SGD and Adam, with the defaults of MindSpore.
 
 
 @register.optimizer("adam_weight_decay")

@@ -199,7 +199,7 @@ def _dump_step(value: object) -> str:
 
 
 class GeDump(Frozen):
-    """An asynchronous dump with the keys of GE (seed 004), in a separate folder for each run."""
+    """An asynchronous dump with the keys of GE, in a separate folder for each run."""
 
     name: str = key("ge", choices=("ge",))  # the kind of dump
     config: str | None = key(None, path=True)  # a JSON file of MindSpore
@@ -280,11 +280,11 @@ def dump_consistency_errors(group: Dump, sunk: bool) -> Iterator[ConfigError]:
         )
 
 
-# Session: how graphs are compiled and observed (the session options of seed 004).
+# Session: how graphs are compiled and observed (the session options of GE).
 
 PRECISION_MODES = ("allow_fp32_to_fp16", "force_fp16", "force_fp32", "must_keep_origin_dtype", "allow_mix_precision")
 LOSS_SCALES = ("dynamic", "off")
-# Options of seed 004 that are keys of other groups, with hints.
+# Options of GE that are keys of other groups, with hints.
 MOVED_KEYS: Mapping[str, str] = {
     "enable_dump_debug": "dump=async dump.op_debug_mode=3 detects overflow",
     "dump_debug_mode": "dump=async dump.op_debug_mode=1, 2 or 3 detects overflow",
@@ -488,11 +488,11 @@ def _session_options(session: SessionSettings) -> dict[str, dict[str, Any]]:
     return {"session.profiling_options.": values}
 
 
-# Parallel (spec section 1.3).
+# Parallel.
 
-# Modes of the reference that are not supported.
+# Modes of MindSpore that are not supported.
 UNSUPPORTED = "hybrid_parallel", "semi_auto_parallel", "auto_parallel"
-HINT = "this mode of the reference is not supported; stand_alone and data_parallel are"
+HINT = "this mode of MindSpore is not supported; stand_alone and data_parallel are"
 
 
 class StandAlone(Frozen):
@@ -504,7 +504,7 @@ class StandAlone(Frozen):
 class DataParallel(Frozen):
     """The processes of one `mpirun -n N runner ...`: each processes its part of every batch, gradients are reduced.
 
-    `gradients_mean` false sums the gradients, as the reference does, which multiplies the learning rate by N.
+    `gradients_mean` false sums the gradients, as MindSpore does, which multiplies the learning rate by N.
     `device_num` and `global_rank`, if not null, must agree with mpirun.
     """
 

@@ -1,4 +1,4 @@
-"""Transforms of values: those of the reference in `c_transforms`, and the base classes of custom ones."""
+"""Transforms of values: those of MindSpore in `c_transforms`, and the base classes of custom ones."""
 
 from runner.host.lazy import late_names
 

@@ -258,7 +258,7 @@ class TypeCast(Transform):
 
 
 class OneHot(Transform):
-    """One-hot encoding of labels; keeps the element type, as the reference does.
+    """One-hot encoding of labels; keeps the element type, as MindSpore does.
 
     >>> OneHot(3)(np.array([2, 0], np.int32)).tolist()
     [[0, 0, 1], [1, 0, 0]]

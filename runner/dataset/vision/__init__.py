@@ -1,4 +1,4 @@
-"""Image transforms: those of the reference are in `c_transforms` (arrays) and `py_transforms` (images of Pillow)."""
+"""Image transforms: those of MindSpore are in `c_transforms` (arrays) and `py_transforms` (images of Pillow)."""
 
 from runner.host.lazy import late_names
 

@@ -276,7 +276,7 @@ class NormalizePad(Transform):
 
 # Random image transforms of whole batches, with random numbers per sample (`runner/dataset/visits.py`).
 #
-# Source: `mindspore.dataset.vision.c_transforms` r1.2; `c_transforms` exports them. The reference draws from one
+# Source: `mindspore.dataset.vision.c_transforms` r1.2; `c_transforms` exports them. MindSpore draws from one
 # generator per worker, so its images depend on the number of workers; these do not.
 
 PADDING_DIVISOR = 8  # of a side: the usual 4 pixels around CIFAR-10's 32

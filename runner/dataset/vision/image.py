@@ -44,7 +44,7 @@ class ImageBatchFormat(IntEnum):
 
 
 class Inter(IntEnum):
-    """Interpolation, with the reference's names and numbers. Source: `mindspore.dataset.vision.Inter` r1.2."""
+    """Interpolation, with MindSpore's names and numbers. Source: `mindspore.dataset.vision.Inter` r1.2."""
 
     NEAREST = 0
     ANTIALIAS = 1

@@ -319,7 +319,7 @@ LARGEST_SCALE = 1e6
 class Decode(SampleTransform):
     """The image in the bytes of a PNG, JPEG, WebP or BMP file, uint8 [length], as RGB uint8 [H, W, 3].
 
-    `rgb=False` (BGR) is not supported, as the reference has deprecated it. Decoding needs Pillow (the extra `images`).
+    `rgb=False` (BGR) is not supported, as MindSpore has deprecated it. Decoding needs Pillow (the extra `images`).
     Raises DataError for a damaged image.
     """
 

@@ -54,7 +54,7 @@ def set_num_parallel_workers(num: int) -> None:
 
 
 def get_num_parallel_workers() -> int:
-    """The number set; 8, as in the reference, before."""
+    """The number set; 8, as in MindSpore, before."""
     return default_workers() or REFERENCE_WORKERS
 
 
@@ -111,7 +111,7 @@ def get_numa_enable() -> bool:
 
 
 def load(file: str) -> None:
-    """Settings from a JSON file with the reference's keys: numParallelWorkers, seed, monitorSamplingInterval, ...
+    """Settings from a JSON file with MindSpore's keys: numParallelWorkers, seed, monitorSamplingInterval, ...
 
     Raises DataError for a file that is no object of numbers, ConfigError for an unknown key or a number out of range.
     """

@@ -1,6 +1,6 @@
 """Arithmetic on one image, uint8 [H, W, C] (or [H, W]), RGB: colours, and affine images.
 
-Numbers are those of OpenCV, which the reference calls: products in float32, rounded to the nearest integer, halves to
+Numbers are those of OpenCV, which MindSpore calls: products in float32, rounded to the nearest integer, halves to
 even, and clipped to 0..255; positions of `warpAffine` in fixed-point arithmetic.
 """
 
@@ -207,7 +207,7 @@ def to_rgb(colours: np.ndarray) -> np.ndarray:
     return np.stack([red, green, blue])
 
 
-# Affine images of an image in the fixed-point arithmetic of OpenCV's `warpAffine`, which the reference calls.
+# Affine images of an image in the fixed-point arithmetic of OpenCV's `warpAffine`, which MindSpore calls.
 #
 # Source positions are multiples of 1/1024 of a pixel, fractions for interpolation multiples of 1/32, weights of 2**-15.
 

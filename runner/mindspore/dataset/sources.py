@@ -93,7 +93,7 @@ class ImageFolderDataset(Dataset):
     """Images in a folder for each class: `image`, the bytes of a file (or decoded, [H, W, 3]), and `label` int32.
 
     Files are read when a batch needs them. Classes are numbered in the order of their names, or by `class_indexing`,
-    which then also selects them. `extensions` of files are by default those of images. In the order of the reference,
+    which then also selects them. `extensions` of files are by default those of images. In the order of MindSpore,
     so for `shuffle=None` at random. Raises DataError for a missing folder and one without images.
     """
 
@@ -169,7 +169,7 @@ class ManifestDataset(Dataset):
     `label`, the number of its class, or of each of its classes [n].
 
     Rows of `usage` ("train", "eval" or "inference"). Classes are numbered in the order of their names, or by
-    `class_indexing`, which then also selects the rows. In the order of the reference, so for `shuffle=None` at random.
+    `class_indexing`, which then also selects the rows. In the order of MindSpore, so for `shuffle=None` at random.
     Raises DataError for a missing file, and for a line that is no such object.
     """
 
@@ -211,7 +211,7 @@ class CelebADataset(Dataset):
     """The images of CelebA: `image`, the bytes of a file (or decoded, [H, W, 3]), and `attr`, its attributes, 0 or 1.
 
     The folder has the images, `list_attr_celeba.txt` and, for a `usage` other than "all", `list_eval_partition.txt`.
-    In the order of the reference, so for `shuffle=None` at random. Raises DataError for a file that is missing or has
+    In the order of MindSpore, so for `shuffle=None` at random. Raises DataError for a file that is missing or has
     another form.
     """
 
@@ -308,7 +308,7 @@ def _lines(path: Path) -> list[str]:
     return [line for line in text.splitlines() if line.strip()]
 
 
-# Datasets of the reference that read text files, line by line: text and CSV. Source: r1.2.
+# Datasets of MindSpore that read text files, line by line: text and CSV. Source: r1.2.
 
 MAX_TEXT_BYTES = 1 << 32
 
@@ -444,7 +444,7 @@ def _text(path: Path) -> str:
         raise DataError("not UTF-8 text", file=path, found=reason) from None
 
 
-# Datasets of the reference that read files of records: MindRecord and TFRecord. Source: r1.2.
+# Datasets of MindSpore that read files of records: MindRecord and TFRecord. Source: r1.2.
 #
 # `Schema` describes the columns of TFRecord files. The package `mindspore` (the extra `mindrecord`) reads both kinds;
 # it is imported when a file is read or written (`library`), and never by a run that uses neither: that takes seconds.

@@ -34,7 +34,7 @@ MODES = "same", "valid", "pad"
 class _Convolution3d(Cell):
     """Base of both layers."""
 
-    # The printed form of the reference, with its commas and spaces.
+    # The printed form of MindSpore, with its commas and spaces.
     shown: ClassVar = (
         "input_channels={in_channels}, output_channels={out_channels}, kernel_size={kernel_size},"
         "stride={stride},  pad_mode={pad_mode}, padding={padding}, dilation={dilation}, group={group}, "
@@ -264,7 +264,7 @@ class GroupNorm(_PerSample):
 class InstanceNorm2d(_PerSample):
     """Instance normalisation (Ulyanov and others, 2016) of (N, num_features, H, W), in training and inference.
 
-    The parameters `mean` and `variance` are those of the reference's checkpoints. They are read without
+    The parameters `mean` and `variance` are those of MindSpore's checkpoints. They are read without
     `use_batch_statistics` only, and keep their values: `momentum` has no effect.
     """
 
@@ -302,7 +302,7 @@ class InstanceNorm2d(_PerSample):
         return ", ".join(f"{name}={getattr(self, name)}" for name in names)
 
 
-# A layer with batch normalisation and an activation, as the reference combines them.
+# A layer with batch normalisation and an activation, as MindSpore combines them.
 
 
 class _Combined(Cell):
@@ -445,7 +445,7 @@ class Embedding(Cell):
 class EmbeddingLookup(Cell):
     """Rows of a table, without the options of `Embedding`; rows longer than `max_norm` are shortened to it.
 
-    `target` (CPU or DEVICE), `slice_mode`, `manual_shapes`, `sparse` and `vocab_cache_size` say where the reference
+    `target` (CPU or DEVICE), `slice_mode`, `manual_shapes`, `sparse` and `vocab_cache_size` say where MindSpore
     keeps the table and how it is distributed; they are checked, and the table is one parameter here.
     """
 
@@ -493,7 +493,7 @@ class MultiFieldEmbeddingLookup(EmbeddingLookup):
     """Rows times weights, combined by field: indices, weights and field numbers (N, L) to (N, field_size, E).
 
     `operator` is SUM, MEAN (weighted by the absolute weights) or MAX. Elements of weight 0 do not count; a field
-    without others is 0. `feature_num_list` is checked as little as in the reference.
+    without others is 0. `feature_num_list` is checked as little as in MindSpore.
     """
 
     def __init__(
@@ -536,7 +536,7 @@ class MultiFieldEmbeddingLookup(EmbeddingLookup):
 
 # Layers of sequences: LSTM (Hochreiter and Schmidhuber, 1997), unrolled over the steps, and any layer at every step.
 #
-# All weights of an LSTM are one parameter, as on GPUs in the reference: for each layer and direction the matrices of
+# All weights of an LSTM are one parameter, as on GPUs in MindSpore: for each layer and direction the matrices of
 # the input (4 H, I) and of the state (4 H, H), then for each of them again both biases (4 H). The gates are in the
 # order input, forget, candidate, output.
 
@@ -681,7 +681,7 @@ class LSTM(_Recurrent):
 class LSTMCell(_Recurrent):
     """One LSTM layer whose weights are an operand: (x, h, c, w) to (outputs, h, c, reserve, state).
 
-    The last two results are zeros of shape (1,), which the reference's kernels use between their passes. As there,
+    The last two results are zeros of shape (1,), which MindSpore's kernels use between their passes. As there,
     `dropout` has no effect on a single layer.
     """
 

@@ -14,7 +14,7 @@ from runner.validation.arguments import above, at_least, finite_number, flag, on
 
 # Softmax cross-entropy over a few classes that are drawn, where there are too many for all of them.
 
-SMALLEST = 1e-20  # is added to probabilities before their logarithm, as in the reference
+SMALLEST = 1e-20  # is added to probabilities before their logarithm, as in MindSpore
 
 
 class SampledSoftmaxLoss(LossBase):
@@ -175,7 +175,7 @@ class FocalLoss(LossBase):
     """-(1 - p)^`gamma` log(p), with p the softmax over axis 1 of logits (N, C), (N, C, L) or (N, C, H, W).
 
     Labels are class numbers with 1 in place of C, or distributions of the shape of the logits. `weight` has one number
-    per class, at least 0. As in the reference, what is reduced is a mean: over the positions of a sample, (N,), for
+    per class, at least 0. As in MindSpore, what is reduced is a mean: over the positions of a sample, (N,), for
     class numbers, and over those of a class, (N, C), for distributions. Raises ConfigError and ShapeError for others.
     """
 
@@ -229,7 +229,7 @@ class CosineEmbeddingLoss(LossBase):
     """1 - c where the label is 1, max(0, c - `margin`) where it is -1, 0 elsewhere; c is the cosine of the rows.
 
     Outputs x1 and x2 (N, D), labels (N,) of any type. `margin` is from -1 to 1. `reduction` is over the batch. A row of
-    zeros has no angle: its loss is not a number, as in the reference. Raises ConfigError and ShapeError for others.
+    zeros has no angle: its loss is not a number, as in MindSpore. Raises ConfigError and ShapeError for others.
     """
 
     def __init__(self, margin: float = 0.0, reduction: Reduction = "mean") -> None:

@@ -40,7 +40,7 @@ def _sum(x: Value, axis: Axis, keepdims: bool) -> Value:
 
 
 def mean(a: Any, axis: Axis = None, keepdims: bool = False, dtype: Any = None) -> Value:
-    """The mean over axes, of integers in Float32 and then in their own type, as in the reference."""
+    """The mean over axes, of integers in Float32 and then in their own type, as in MindSpore."""
     x = tensor(a)
     (values,) = in_floats(x)
     result = ReduceMean(keepdims, axes_of(axis, x.ndim))(values) if x.ndim else values

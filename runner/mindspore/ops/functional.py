@@ -1,4 +1,4 @@
-"""The reference's `ops.functional`: operators as functions, functions of Python values, and second names.
+"""MindSpore's `ops.functional`: operators as functions, functions of Python values, and second names.
 
 Scripts import them as `F`. `assign`, `depend`, `partial` and `stop_gradient` are with their operators. What is known
 while a network is built, such as shapes and types, is computed then and leaves no node in the graph.
@@ -95,7 +95,7 @@ from runner.types import resolve_axes
 # What is known while a network is traced: operators and functions of Python values, shapes and types.
 #
 # Networks compute with these values while they are traced, so they leave no operators in graphs. Source: the part of
-# the reference's `ops.operations` and `ops.functional` that is about numbers, tuples, dictionaries and types.
+# MindSpore's `ops.operations` and `ops.functional` that is about numbers, tuples, dictionaries and types.
 
 # Operators with such results, of shapes and types. Shapes are static, so what they return are Python values.
 
@@ -395,12 +395,12 @@ def constexpr(
 
 
 def core(fn: Callable[..., Any] | None = None, **flags: Any) -> Any:
-    """Decorator `core(loop_can_uroll=True)`: notes flags of the reference's compiler, which have no effect here."""
+    """Decorator `core(loop_can_uroll=True)`: notes flags of MindSpore's compiler, which have no effect here."""
     return add_flags(fn, core=True, **flags)
 
 
 def add_flags(fn: Callable[..., Any] | None = None, **flags: Any) -> Any:
-    """Decorator that notes flags of the reference's compiler at a function, which have no effect here."""
+    """Decorator that notes flags of MindSpore's compiler at a function, which have no effect here."""
 
     def noting(function: Any) -> Any:
         noted = {**getattr(function, "_mindspore_flags", {}), **flags}
@@ -512,7 +512,7 @@ transpose = Transpose()
 tuple_to_array = TupleToArray()
 
 
-# Second names of operators that the reference keeps for older scripts.
+# Second names of operators that MindSpore keeps for older scripts.
 
 TensorAdd = Add
 GatherV2 = SparseGatherV2 = Gather

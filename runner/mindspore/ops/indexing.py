@@ -132,7 +132,7 @@ class ScatterNonAliasingAdd(ScatterNd):
 
 @dataclass(frozen=True)
 class Inplace(ComposedOperator):
-    """Base: a tensor with the rows `indices`, a number or a tuple, changed by v; as in the reference's examples, the
+    """Base: a tensor with the rows `indices`, a number or a tuple, changed by v; as in MindSpore's examples, the
     new tensor is the result, and x is not changed."""
 
     mode: ClassVar[str]
@@ -230,7 +230,7 @@ class UnsortedSegment(Primitive):
 
 
 class SegmentExtremum(UnsortedSegment):
-    """Base: equal extrema share the gradient equally, as in the reference; a NaN is the extremum of its segment."""
+    """Base: equal extrema share the gradient equally, as in MindSpore; a NaN is the extremum of its segment."""
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         x, numbers = inputs

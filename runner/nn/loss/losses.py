@@ -218,7 +218,7 @@ class MAELoss(L1Loss):
 class SmoothL1Loss(LossBase):
     """With d the absolute difference: d² / (2 `beta`) below `beta`, and d - `beta` / 2 from there on.
 
-    `reduction` is `none` (the default, as in the reference), `mean` or `sum` over all elements. Labels as in `MSELoss`.
+    `reduction` is `none` (the default, as in MindSpore), `mean` or `sum` over all elements. Labels as in `MSELoss`.
     Raises ConfigError when `beta` is not above 0.
     """
 
@@ -238,7 +238,7 @@ class SmoothL1Loss(LossBase):
 
 # Binary cross-entropy, of logits and of probabilities.
 
-SMALLEST = 1e-12  # added to probabilities, as in the reference: the loss of a wrong certain answer is 27.6
+SMALLEST = 1e-12  # added to probabilities, as in MindSpore: the loss of a wrong certain answer is 27.6
 
 
 class BCELoss(LossBase):

@@ -1,4 +1,4 @@
-"""`Optimizer`, the base of cells that update parameters from gradients, with the rules of r1.2 (spec section 8.3).
+"""`Optimizer`, the base of cells that update parameters from gradients, with the rules of r1.2.
 
 What all optimizers share: parameter groups, weight decay, loss scale, learning rates. Their update rules are in
 `rules.py`, with operators of `runner/ops/optimizer.py`; `runner/experiment/build.py` makes one of `optimizer=adam`.
@@ -22,7 +22,7 @@ from runner.validation.rules import Frozen
 
 LearningRate: TypeAlias = float | Tensor | Iterable[float] | LearningRateSchedule
 Parameters: TypeAlias = Iterable[Parameter] | Iterable[Mapping[str, Any]]
-CENTRALIZED_CHANNELS = 16  # the reference centralizes gradients whose second axis is a multiple of this length
+CENTRALIZED_CHANNELS = 16  # MindSpore centralizes gradients whose second axis is a multiple of this length
 
 
 class Optimizer(Cell):
@@ -79,7 +79,7 @@ class Optimizer(Cell):
         self._places = {parameter: k for k, parameter in enumerate(self.parameters)}
 
     def _set_rates_of_groups(self, rate: LearningRate, groups: "Sequence[Group]", owners: "Sequence[Group]") -> None:
-        """Create the learning rates, with the names of the reference, and set `schedules` and `global_step`."""
+        """Create the learning rates, with the names of MindSpore, and set `schedules` and `global_step`."""
         self.schedules: dict[Parameter, LearningRateSchedule] = {}
         shared = self._rate("learning_rate", rate) if not all("lr" in group.settings for group in groups) else None
         own = {
@@ -155,7 +155,7 @@ class Optimizer(Cell):
     def gradients_centralization(self, gradients: Sequence[Value]) -> tuple[Value, ...]:
         """The gradients, without their mean over all axes but the first where the group has `grad_centralization`.
 
-        As in the reference, gradients stay as they are unless their second axis is a multiple of 16.
+        As in MindSpore, gradients stay as they are unless their second axis is a multiple of 16.
         """
         return tuple([self._centralized(k, gradient) for k, gradient in enumerate(gradients)])
 
@@ -250,7 +250,7 @@ class Optimizer(Cell):
             self.insert_param_to_cell(states[-1].name, states[-1])
         return tuple(states)
 
-    # What only sparse gradients and the parallel optimizer of the reference need
+    # What only sparse gradients and the parallel optimizer of MindSpore need
 
     @property
     def unique(self) -> bool:
@@ -264,7 +264,7 @@ class Optimizer(Cell):
 
     @property
     def target(self) -> str:
-        """Where the reference updates parameters: CPU, GPU or Ascend; without effect, the step decides."""
+        """Where MindSpore updates parameters: CPU, GPU or Ascend; without effect, the step decides."""
         return self._target
 
     @target.setter

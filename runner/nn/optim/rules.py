@@ -60,11 +60,11 @@ class Adam(Optimizer):
 
 
 class LazyAdam(Adam):
-    """Adam. The reference differs from it only for sparse gradients, which do not exist here."""
+    """Adam. MindSpore differs from it only for sparse gradients, which do not exist here."""
 
 
 class AdamOffload(Adam):
-    """Adam. In the reference the host computes the update; here it is part of the step."""
+    """Adam. In MindSpore the host computes the update; here it is part of the step."""
 
 
 class AdamWeightDecay(Optimizer):
@@ -102,7 +102,7 @@ class AdamWeightDecay(Optimizer):
 
 
 def with_complement(beta: float) -> tuple[float, float]:
-    """A decay rate and 1 less it, both as the reference has them, in Float32: 1 - 0.999 is 2e-5 off."""
+    """A decay rate and 1 less it, both as MindSpore has them, in Float32: 1 - 0.999 is 2e-5 off."""
     rate = np.float32(beta)
     return float(rate), float(np.float32(1.0) - rate)
 
@@ -154,7 +154,7 @@ class ProximalAdagrad(Optimizer):
     """Adagrad with penalties `l1` and `l2` that are applied to the result of a step (Duchi and Singer, 2009).
 
     a = a + g^2; r = learning_rate / sqrt(a); p = w - r g; w = sign(p) max(|p| - r l1, 0) / (1 + r l2).
-    So does the reference compute it; its documentation has the learning rate in place of the second and third r.
+    So does MindSpore compute it; its documentation has the learning rate in place of the second and third r.
     `use_locking` has no effect. State: `accum.{parameter}`, a, which starts at `accum`.
     """
 
@@ -330,7 +330,7 @@ class FTRL(Optimizer):
     """n' = n + g^2; z = z + g - (n'^-lr_power - n^-lr_power) / learning_rate w;
     w = (sign(z) l1 - z) / (n'^-lr_power / learning_rate + 2 l2) where |z| > l1, otherwise 0.
 
-    As in the reference, the learning rate is constant (and above 0), and without groups, weight decay applies to all
+    As in MindSpore, the learning rate is constant (and above 0), and without groups, weight decay applies to all
     parameters. `use_locking` has no effect.
     State: `moments.{parameter}`, n, which starts at `initial_accum`, and `linear.{parameter}`, z.
     """

@@ -1,4 +1,4 @@
-"""The file of an asynchronous dump: one operator with its inputs and outputs (spec section 3.8).
+"""The file of an asynchronous dump: one operator with its inputs and outputs (CANN: "Data Dump").
 
     uint64 H | H bytes of the message DumpData, without data | inputs | outputs | buffers | spaces       version 2
     DumpData with the data inside                                                                        version 1

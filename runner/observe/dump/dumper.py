@@ -42,7 +42,7 @@ _LAYOUT: dict[str, tuple[int, int, tuple[str, ...]]] = {  # offsets of task and 
 }
 _UNITS = {COMPUTE: ("AI Core",), ATOMIC: ("DHA Atomic Add",), ALL: ("AI Core", "DHA Atomic Add")}
 
-# Mode 2 of the reference checks atomic additions: many tasks add partial sums to the same memory. These are reductions,
+# Mode 2 of MindSpore checks atomic additions: many tasks add partial sums to the same memory. These are reductions,
 # and gradients of parameters, which are sums over the batch and all positions. Matrix products and convolutions
 # accumulate inside of one unit, so that they belong to mode 1, as on the device.
 ACCUMULATING = frozenset(
@@ -286,7 +286,7 @@ class Dumper(ValueObserver):
             self.writer.write(step, self._graph, node.number, OVERFLOW, OVERFLOW_NAME, None, outputs)
 
 
-# The observer of a failed step that is replayed (`session.enable_exception_dump`, seed 004).
+# The observer of a failed step that is replayed (`session.enable_exception_dump`).
 
 
 class FirstFailure(ValueObserver):

@@ -1,6 +1,6 @@
 """The formats of dump files: a class for each names its files, writes tensors into them and reads them back.
 
-    SyncFile   {name}_{io}_{slot}_shape_{d0}_{d1}_{Type}_{format}.bin               one tensor (spec section 3.5)
+    SyncFile   {name}_{io}_{slot}_shape_{d0}_{d1}_{Type}_{format}.bin               one tensor
     CannFile   {op_type}.{op_name}.{task_id}.{stream_id}.{timestamp}                one operator (3.4, 3.8)
     NpyFile    {op_type}.{op_name}.{task_id}.{stream_id}.{timestamp}.{io}.{slot}.{format}.npy       one tensor (3.9)
 
@@ -32,7 +32,7 @@ Piece: TypeAlias = bytes | np.ndarray
 Tensors: TypeAlias = Sequence[tuple[TensorHeader, np.ndarray]]  # the array may have more axes than the header says
 INPUT, OUTPUT = "input", "output"
 PARAMETER = "Parameter"  # the operator type of parameters and constants
-OVERFLOW = "Opdebug"  # the operator type of overflow records (spec section 3.7)
+OVERFLOW = "Opdebug"  # the operator type of overflow records
 DEFAULT_FORMAT = "DefaultFormat"
 BATCH_LAST = "CHWN"  # the one layout that names of .npy files have
 SMALL = 1 << 20  # bytes up to which reading is faster than mapping

@@ -1,6 +1,6 @@
 """Memory layouts of tensors on devices: conversion between each of them and (N, C, H, W), in memory.
 
-The reference calls a layout a format, and so do its messages, options and the names of dump files; the formats of the
+MindSpore calls a layout a format, and so do its messages, options and the names of dump files; the formats of the
 files themselves are in `files.py`.
 
     NHWC, HWCN, CHWN    permuted axes; CHWN is batch last, as on our CPU, for any number of axes

@@ -1,4 +1,4 @@
-"""The keys of a dump, and the settings with their values, from whatever source (spec sections 3.2 and 7).
+"""The keys of a dump, and the settings with their values, from whatever source (MindSpore: "Using Dump").
 
 The config imports this module in every start: it loads nothing that writes a dump but the formats of files, whose names
 are the choices of `file_format`.
@@ -205,7 +205,7 @@ def _kernels(value: object) -> tuple[str, ...]:
 
 
 class _KernelDump(Frozen):
-    """The keys of both dumps of seed 002."""
+    """The keys of both dumps of MindSpore."""
 
     name: str
     config: str | None = key(None, path=True)  # a JSON file of MindSpore
@@ -235,7 +235,7 @@ class AsyncDump(_KernelDump):
     queue_mb: int = key(256, low=1, high=MAX_QUEUE_MB)  # memory of the queue of files, in MiB
 
 
-# A dump in a JSON file: `dump.config`, or the environment variable of scripts (spec sections 3.1, 3.2).
+# A dump in a JSON file: `dump.config`, or the environment variable of scripts.
 
 COMMON, SYNC, ASYNC = "common_dump_settings", "e2e_dump_settings", "async_dump_settings"
 EXAMPLES: Mapping[str, Mapping[str, object]] = {  # the keys that each section must have

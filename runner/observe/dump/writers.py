@@ -168,8 +168,8 @@ def blocks(array: np.ndarray, order: str, elements: int) -> Iterator[np.ndarray]
 
 
 def write_metadata(root: Path, settings: DumpSettings) -> None:
-    """Write the JSON of the settings, if any, to `.metadata/data_dump.json`, readable by its owner only as in the
-    reference. Of several ranks the first one writes. Raises StorageError."""
+    """Write the JSON of the settings, if any, to `.metadata/data_dump.json`, readable by its owner only as in
+    MindSpore. Of several ranks the first one writes. Raises StorageError."""
     if settings.source and world().rank == 0:
         folder = make_directory(root / ".metadata")
         _remove_temporaries(folder)
@@ -275,8 +275,8 @@ class WriteQueue:
             self._changed.notify_all()
 
 
-# `statistic.csv`: a row of statistics for each dumped tensor (spec section 3.10). The columns mean what they mean in
-# the reference, not what they are called: Negative and Positive Zero Count are the elements below and above zero.
+# `statistic.csv`: a row of statistics for each dumped tensor. The columns mean what they mean in
+# MindSpore, not what they are called: Negative and Positive Zero Count are the elements below and above zero.
 
 STATISTICS_FILE = "statistic.csv"
 COLUMNS = (
@@ -403,7 +403,7 @@ class AsyncWriter(DumpWriter):
     {root}/{device_id}/{net_name}_graph_{graph}/{graph}/{step}/      files of the format, statistic.csv, mapping.csv
     {root}/{device_id}/graphs/, execution_order/; {root}/.metadata/data_dump.json
 
-    `root` is the path of the settings; in a GE dump, a folder named by the local start time (spec section 7). A name
+    `root` is the path of the settings; in a GE dump, a folder named by the local start time. A name
     that is too long for the file system is replaced by a number, and `mapping.csv` in the same folder has the name.
 
     `now` returns seconds since the epoch. Raises StorageError if a folder cannot be created, DataError for a
@@ -507,7 +507,7 @@ STEP = "iteration_"
 
 
 class SyncWriter(DumpWriter):
-    """Writer of the synchronous layout of seed 002. Raises StorageError if a file cannot be written.
+    """Writer of MindSpore's synchronous layout. Raises StorageError if a file cannot be written.
 
     {path}/{net_name}/{device_id}/iteration_{i}/                                               a file for each tensor
     {path}/{net_name}/{device_id}/graphs/ms_output_trace_code_graph_{graph}.ir, .pb

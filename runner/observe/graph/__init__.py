@@ -1,4 +1,4 @@
-"""Graphs as files: text (`.ir`), drawings (`.dot`) and the reference's protobuf (`.pb`); `read` reads the text."""
+"""Graphs as files: text (`.ir`), drawings (`.dot`) and MindSpore's protobuf (`.pb`); `read` reads the text."""
 
 from runner.host.lazy import late_names
 

@@ -2,7 +2,7 @@
 
     NN_stage_XXXX.ir, .dot, .svg                             as traced, differentiated, after each pass, lowered
     trace_code_graph_G.ir                                    the executed graph
-    ms_output_trace_code_graph_G.pb                          the same in the reference's protobuf
+    ms_output_trace_code_graph_G.pb                          the same in MindSpore's protobuf
     execution_order/ms_execution_order_graph_G.csv           full names in the order of execution
 
 NN counts the stages of a program, XXXX the stages of all programs that are saved into the folder, G the programs. A

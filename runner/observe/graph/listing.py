@@ -57,7 +57,7 @@ class Operation(NamedTuple):
     """One application of an operator.
 
     `results` has one reference for each result. `device_types` (operands, results) is None before layouts are chosen;
-    a type is None where it is not known. `full_name` is `{scope}/{Op}-op{N}` (spec section 2.6).
+    a type is None where it is not known. `full_name` is `{scope}/{Op}-op{N}`.
     """
 
     number: int
@@ -421,7 +421,7 @@ def _describe_device_types(node: Node, form: Lowering) -> tuple[tuple[DeviceType
     return operands, results
 
 
-# A listing as text: the grammar of the reference's `.ir` files (spec section 2.3).
+# A listing as text: the grammar of MindSpore's `.ir` files.
 
 MARGIN = " " * 6
 

@@ -1,7 +1,7 @@
-"""A graph in the reference's `mindspore.irpb` (spec section 2.7), which its visual tools read.
+"""A graph in MindSpore's `mindspore.irpb`, which its visual tools read.
 
 ModelProto { GraphProto { nodes, parameters, outputs, constants } }. Nodes are named by their position, from "1";
-constants `cst1`, `cst2`, ... As in the reference, the result of an operator with several outputs is a tuple, whose
+constants `cst1`, `cst2`, ... As in MindSpore, the result of an operator with several outputs is a tuple, whose
 items `TupleGetItem` nodes select; updates of parameters are `Assign` nodes. The package `protobuf` would not make this
 shorter, because onnx does not include the schema, and its import takes 20 ms of a run in PyNative mode.
 """

@@ -64,7 +64,7 @@ from runner.types import TensorType
 
 STEPS, OPERATORS = "steps", "operators"
 TRACKS = (STEPS, HOST, DATA, WORKERS, OPERATORS, WRITERS, EXCHANGES)
-SLICES = 60_000  # of operators; later steps are left out (the reference limits its files to 20 MB)
+SLICES = 60_000  # of operators; later steps are left out (MindSpore limits its files to 20 MB)
 
 Event = dict[str, Any]
 
@@ -166,7 +166,7 @@ def _args(name: str, executions: list[NodeExecution], analysis: Analysis) -> dic
     return args
 
 
-# `step_trace_raw_{d}_detail_time.csv` and `step_trace_point_info.json` (spec section 5.2).
+# `step_trace_raw_{d}_detail_time.csv` and `step_trace_point_info.json`.
 
 TICK = 10  # ns
 BOTH = (
@@ -182,7 +182,7 @@ def step_trace_table(analysis: Analysis) -> str:
 
     A step lasts from the end of the one before to its own end: `iteration_interval` until the fp point (data,
     callbacks, transfer to the device), `fp_and_bp` until the bp point, then `tail`. Without a bp point (no gradients)
-    the last column is `fp`, and there is no `bp_point` and no `tail`, as in the reference. With several ranks, three
+    the last column is `fp`, and there is no `bp_point` and no `tail`, as in MindSpore. With several ranks, three
     columns follow for each exchange between them, `stream_0_{i}_{operator}` without suffix, with `_start_point` and
     with `_end_point`: its duration, including the wait for other ranks, its start and its end.
     """
@@ -232,8 +232,8 @@ def _ticks(step: StepRow, forward_only: bool) -> Iterator[int]:
 
 
 def _exchange_columns(analysis: Analysis) -> list[str]:
-    """The columns of the exchanges of one step; all steps have the same number. Without known operators they have the
-    reference's name for unknown ones."""
+    """The columns of the exchanges of one step; all steps have the same number. Without known operators they have
+    MindSpore's name for unknown ones."""
     count = max((len(step.exchanges) for step in analysis.steps), default=0)
     names = [operator.short for operator in _exchange_operators(analysis)]
     names = names if len(names) == count else ["parallel"] * count
@@ -263,7 +263,7 @@ def _how(measured: int, steps: int, sunk: bool) -> str:
     )
 
 
-# `minddata_pipeline_raw_{d}.csv` and `pipeline_profiling_{d}.json` (spec section 5.2): the operators of the data
+# `minddata_pipeline_raw_{d}.csv` and `pipeline_profiling_{d}.json`: the operators of the data
 # pipeline, their queues, and whether the run waits for data.
 
 PIPELINE_COLUMNS = (
@@ -327,7 +327,7 @@ def _interval(analysis: Analysis) -> float:
 
 
 # Tables: `{device}_op_detail_info_{d}.csv`, `{device}_op_type_info_{d}.csv`, `framework_raw_{d}.csv`. Their columns are
-# those of the reference for CPU operators (spec section 5.2), on every device.
+# those of MindSpore for CPU operators, on every device.
 
 DETAIL = (
     *("op_side", "op_type", "op_name", "full_op_name", "op_occurrences", "op_total_time(ms)", "op_avg_time(ms)"),
@@ -382,7 +382,7 @@ def type_table(analysis: Analysis) -> str:
 def framework_table(analysis: Analysis) -> str:
     """A row for each operator in the order of the graph: operands, results and cost.
 
-    Figures without a column in the reference (operations, bytes, operators with shared nodes) are in the JSON of
+    Figures without a column in MindSpore (operations, bytes, operators with shared nodes) are in the JSON of
     `op_info`.
     """
     rows = []
@@ -409,7 +409,7 @@ def _info(operator: ProfiledOperator, times: OperatorTimes) -> dict[str, Any]:
 
 
 def _value(x: TensorType) -> dict[str, str]:
-    """A value in the form of the reference."""
+    """A value in the form of MindSpore."""
     kind, shape = f"NUMBER_TYPE_{x.dtype.numpy.name.upper()}", ",".join(map(str, x.shape))
     return {"format": "NCHW" if x.ndim == 4 else "DefaultFormat", "data_type": kind, "shape": shape}
 
@@ -555,7 +555,7 @@ def write(
     analysis = Analysis(record, settings)
     folder, device = make_directory(settings.result_path), target.device
     d = target.rank if target.ranks > 1 else settings.device_id  # on several machines, devices have equal numbers
-    point_info = f"step_trace_point_info{f'_{d}' if target.rank else ''}.json"  # the reference has no number here
+    point_info = f"step_trace_point_info{f'_{d}' if target.rank else ''}.json"  # MindSpore has no number here
     _remove_earlier(folder, d, point_info)
     if settings.task_trace:
         write_atomically(folder / f"{device}_op_detail_info_{d}.csv", operator_table(analysis, target))

@@ -1,7 +1,7 @@
 """The keys of a profile, the texts that contain them, and the settings with their values.
 
 The JSON text is that of `profiling_options` of the context, `{"result_path": "/data", "training_trace": "on"}`; the
-words are those of a session, `training_trace:task_trace` (spec sections 5.1 and 7). The config imports this module in
+words are those of a session, `training_trace:task_trace`. The config imports this module in
 every start: it loads nothing that profiles.
 """
 
@@ -168,7 +168,7 @@ def _words(text: str, key: str) -> dict[str, Any]:
 def _unknown_words(names: list[str], unknown: list[str]) -> Invalid:
     meant = [name if name in WORDS else nearest(name, WORDS) for name in names]
     close = ":".join(dict.fromkeys(name for name in meant if name)) if all(meant) else None
-    hint = f"the reference's example spells it {_TYPO}, and means training_trace" if _TYPO in unknown else None
+    hint = f"MindSpore's example spells it {_TYPO}, and means training_trace" if _TYPO in unknown else None
     if any(mark in name for name in unknown for mark in ",|; "):
         hint = "colons stand between the words"
     allowed = f"{', '.join(WORDS)}, with colons between them"

@@ -1,7 +1,7 @@
 """Convolution and its two gradients.
 
 Convolution is bilinear, so each of the three operators is the derivative of the other two; in numpy all three are one
-matrix product with the columns of the windows (im2col). Attributes and operand order are those of the reference.
+matrix product with the columns of the windows (im2col). Attributes and operand order are those of MindSpore.
 
 Each operator has its lowering (`lower`), and others for values in batch-last layout, (C, H, W, N) in memory, which
 `lowerings` offers with the fastest first: products of matrices, convolutions of one image with the batch, tiles.

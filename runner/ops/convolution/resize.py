@@ -1,6 +1,6 @@
-"""Images of another size: bilinear interpolation and nearest neighbours, with the positions of the reference.
+"""Images of another size: bilinear interpolation and nearest neighbours, with the positions of MindSpore.
 
-Without `align_corners` row i of the result is at row i * (rows / new rows) of the image, as in the reference: the
+Without `align_corners` row i of the result is at row i * (rows / new rows) of the image, as in MindSpore: the
 corners, not the centres of pixels, are at whole numbers. With it first and last rows coincide.
 """
 
@@ -41,7 +41,7 @@ class Resizing(Primitive):
         return x.with_shape(*x.shape[:2], *self.size)
 
     def positions(self, shape: Shape, axis: int) -> np.ndarray:
-        """Where the rows (axis 2) or columns (3) of the result are in the image. In Float32, as in the reference."""
+        """Where the rows (axis 2) or columns (3) of the result are in the image. In Float32, as in MindSpore."""
         length, out = shape[axis], self.size[axis - 2]
         aligned = self.align_corners and out > 1
         scale = np.float32(length - 1) / np.float32(out - 1) if aligned else np.float32(length) / np.float32(out)

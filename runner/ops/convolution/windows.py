@@ -31,7 +31,7 @@ PAD_MODES = ("same", "valid", "pad")
 
 
 def pair(value: int | tuple[int, ...], what: str) -> Pair:
-    """An int for both axes, or two ints (also (1, 1, h, w), as in the reference); positive.
+    """An int for both axes, or two ints (also (1, 1, h, w), as in MindSpore); positive.
 
     Raises ShapeError with the name of the argument.
     """

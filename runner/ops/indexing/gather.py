@@ -354,7 +354,7 @@ class Sort(Ordering):
 class TopK(Ordering):
     """The k largest elements along the last axis in descending order, and their positions as Int32: `TopK()(x, k)`.
 
-    Beyond the reference, along another `axis`, or the smallest ones in ascending order. Of equal elements the first one
+    Beyond MindSpore, along another `axis`, or the smallest ones in ascending order. Of equal elements the first one
     is first; NaN counts as infinity. The result is ordered also for `sorted=False`.
     """
 

@@ -1,4 +1,4 @@
-"""`runner convert`: converts files of asynchronous dumps, ours and the reference's, to .npy or raw files.
+"""`runner convert`: converts files of asynchronous dumps, ours and MindSpore's, to .npy or raw files.
 
 A folder is converted recursively, and DIR gets the same subfolders. Damaged files are listed, and the others are
 converted. `Converter` makes the files of one dump file, `main` is the command.
@@ -29,9 +29,9 @@ from runner.observe.dump.layouts import to_c_order
 from runner.observe.dump.writers import write_pieces
 from runner.types import Shape
 
-# Conversion of dump files to .npy and raw files, named as the reference's msaccucmp.py names them.
+# Conversion of dump files to .npy and raw files, named as MindSpore's msaccucmp.py names them.
 
-MAX_NAME_BYTES = 255  # as in the reference, which shortens names of this length and above
+MAX_NAME_BYTES = 255  # as in MindSpore, which shortens names of this length and above
 _RECORD = f"{OVERFLOW}.{OVERFLOW_NAME}."
 
 

@@ -1,4 +1,4 @@
-"""Callbacks: the events of a training, and the callbacks of the reference (spec sections 6.2 and 6.3)."""
+"""Callbacks: the events of a training, and the callbacks of MindSpore."""
 
 from runner.host.lazy import late_names
 

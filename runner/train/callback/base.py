@@ -1,4 +1,4 @@
-"""`Callback`: its hooks, the run parameters that they receive, and lists of callbacks (spec section 6.2)."""
+"""`Callback`: its hooks, the run parameters that they receive, and lists of callbacks."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, Self, get_args
@@ -57,7 +57,7 @@ class CallbackParameters(dict[str, Any]):
         self[name] = value
 
 
-# The name of the reference, for scripts with training loops of their own: they set the parameters that callbacks need.
+# The name of MindSpore, for scripts with training loops of their own: they set the parameters that callbacks need.
 _InternalCallbackParam = CallbackParameters
 
 

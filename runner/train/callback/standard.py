@@ -1,4 +1,4 @@
-"""The callbacks that come with runner, most of them those of the reference (spec sections 6.2 and 6.3).
+"""The callbacks that come with runner, most of them those of MindSpore.
 
 Monitors, which print the loss and the time; `ModelCheckpoint`; those that control a training (`EarlyStopping`,
 `LearningRateScheduler`, `LambdaCallback`); a progress bar. `SummaryCollector` has a file of its own.
@@ -126,7 +126,7 @@ def time_monitor() -> Callback:
     return TimeMonitor()
 
 
-# Checkpoints in the reference's format during training (spec section 6.3).
+# Checkpoints in MindSpore's format during training.
 
 SUFFIX = ".ckpt"
 COUNTERS = "epoch_num", "step_num"

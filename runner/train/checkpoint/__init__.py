@@ -1,4 +1,4 @@
-"""Parameter files, in runner's own format (`state`) and in the reference's (`parameters`)."""
+"""Parameter files, in runner's own format (`state`) and in MindSpore's (`parameters`)."""
 
 from runner.host.lazy import late_names
 

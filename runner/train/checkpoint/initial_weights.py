@@ -102,7 +102,7 @@ def _with_hint(error: ConfigError, surplus: Sequence[str]) -> ConfigError:
 def _surplus(network: nn.Cell, parameters: Mapping[str, Parameter]) -> list[str]:
     """The names of a checkpoint that are neither in the network nor the state of a training.
 
-    Such state is, in the reference too, a value `{slot}.{parameter}` per parameter, or a single number whose name has
+    Such state is, in MindSpore too, a value `{slot}.{parameter}` per parameter, or a single number whose name has
     no dot, as `learning_rate`, `scale_sense` and `epoch_num`.
     """
     known = network.parameters_dict().keys()

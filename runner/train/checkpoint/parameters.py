@@ -1,4 +1,4 @@
-"""Parameters in files: `save_checkpoint`, `load_checkpoint`, `load_param_into_net` (spec section 6.3).
+"""Parameters in files: `save_checkpoint`, `load_checkpoint`, `load_param_into_net`.
 
 First the format of `.ckpt` files, a sequence of protobuf messages, then the functions, which also read checkpoints of
 runner and safetensors.
@@ -37,7 +37,7 @@ from runner.train.checkpoint import state
 from runner.train.checkpoint.state import decode, plain_arrays
 from runner.validation.arguments import flag, scalar
 
-# The reference's `.ckpt` files: one protobuf message per parameter.
+# MindSpore's `.ckpt` files: one protobuf message per parameter.
 
 SLICE_BYTES = 512 << 20
 FILE_LIMIT = 64 << 30  # maximal size of a file to read, in bytes
@@ -170,7 +170,7 @@ def save_checkpoint(
 ) -> None:
     """Save the parameters of a cell, or a list of `{"name": ..., "data": tensor}`, and the numbers of `append_info`.
 
-    A name that ends with `/` selects a directory in runner's format; any other one a file of the reference's format,
+    A name that ends with `/` selects a directory in runner's format; any other one a file of MindSpore's format,
     with `.ckpt` appended if missing. The file is complete when the call returns, also with `async_save`.
     `crc_check=False` omits the checksum, by which damage is detected: MindSpore before 2.3 cannot read files that have
     one. `append_info` has numbers by name, which `load_checkpoint` returns as parameters without axes (Int64, Float64

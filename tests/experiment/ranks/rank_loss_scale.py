@@ -1,6 +1,6 @@
 """Run by mpirun: gradients that overflow on one rank only, under a loss scale, against the rule in plain Python.
 
-With words it is `runner` with the first scale of the reference, which is too large for Float16 for some steps.
+With words it is `runner` with the first scale of MindSpore, which is too large for Float16 for some steps.
 """
 
 import sys
@@ -63,7 +63,7 @@ def made(mean: bool) -> list[list[float]]:
 
 
 def simulated(mean: bool) -> list[list[float]]:
-    """The rule of one process (spec section 6.4), with the gradient of both ranks."""
+    """The rule of one process, with the gradient of both ranks."""
     weight, moment, scale, skipped, bad, good = 1.0, 0.0, SCALE, 0, 0, 0
     rows = []
     for one, other in STEPS:

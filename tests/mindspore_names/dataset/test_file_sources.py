@@ -1,4 +1,4 @@
-"""Datasets of the reference that read files: folders of classes, CIFAR-100, CSV and text."""
+"""Datasets of MindSpore that read files: folders of classes, CIFAR-100, CSV and text."""
 
 import io
 import struct
@@ -51,7 +51,7 @@ def test_the_reference_s_training_pipeline(folder):
     assert sorted(zip(image[:, 0, 0, 0].round().tolist(), label.tolist(), strict=True)) == [(0, 1), (1, 0), (2, 0)]
     assert sorted(data.order(0).tolist()) == [0, 1, 2]
     orders = {tuple(ds.ImageFolderDataset(folder).order(epoch)) for epoch in range(30)}
-    assert len(orders) > 1  # at random, as in the reference
+    assert len(orders) > 1  # at random, as in MindSpore
 
 
 def test_choices_of_classes_and_files(folder):

@@ -113,7 +113,7 @@ def test_examples_of_tfrecord_without_a_schema(tmp_path):
         assert found["v"].tolist() == example["v"]
         np.testing.assert_array_equal(found["f"], np.array(example["f"], np.float32))
         assert found["name"].tobytes() == example["name"][0]
-        assert found["two"].tobytes() == b"abc "  # as in the reference: to the longest, with spaces
+        assert found["two"].tobytes() == b"abc "  # as in MindSpore: to the longest, with spaces
         kinds = {name: value.dtype.name for name, value in found.items()}
         assert kinds == {"f": "float32", "name": "uint8", "two": "uint8", "v": "int64", "x": "int64"}
 

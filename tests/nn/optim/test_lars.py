@@ -1,4 +1,4 @@
-"""LARS over another optimizer, against the rule in float64, and against the example of the reference."""
+"""LARS over another optimizer, against the rule in float64, and against the example of MindSpore."""
 
 import numpy as np
 import pytest

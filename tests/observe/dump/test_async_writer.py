@@ -1,4 +1,4 @@
-"""Asynchronous dumps as others read them: names and places of the spec, bytes through a foreign reader and numpy."""
+"""Asynchronous dumps as others read them: names and places of CANN, bytes through a foreign reader and numpy."""
 
 import csv
 import errno

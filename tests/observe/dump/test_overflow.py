@@ -1,4 +1,4 @@
-"""Overflow records have the reference's layout, and every operator is watched by one of the two modes."""
+"""Overflow records have MindSpore's layout, and every operator is watched by one of the two modes."""
 
 import json
 import struct

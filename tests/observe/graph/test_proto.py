@@ -1,4 +1,4 @@
-"""`ms_output_*.pb` is what the reference's schema says: protobuf's own runtime reads it, with a schema built here."""
+"""`ms_output_*.pb` is what MindSpore's schema says: protobuf's own runtime reads it, with a schema built here."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from runner.core.trace import trace
 from runner.observe.graph.proto import proto, value
 from runner.types import TensorType
 
-# Spec section 2.7: fields of each message as number, name, type; `*` is repeated.
+# `mind_ir.proto` of MindSpore: fields of each message as number, name, type; `*` is repeated.
 SCHEMA = {
     "ModelProto": "1 ir_version int64, 2 domain string, 3 model_version int64, 4 graph GraphProto",
     "GraphProto": "1 node NodeProto*, 2 name string, 3 parameters ParameterProto*, 4 outputs OutputProto*, "

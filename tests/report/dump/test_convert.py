@@ -70,7 +70,7 @@ def equal(name, array):
 
 
 def test_the_words_of_the_seed(tmp_path, monkeypatch, capsys):
-    """Seed 002, section 5 (2): its command line, and the files that it shows."""
+    """Of "Dump" for a training on ModelArts: its command line, and the files that it shows."""
     monkeypatch.chdir(tmp_path)
     put(f"dump/iteration/{CONV}", conv())
     monkeypatch.chdir(tmp_path / "dump" / "iteration")

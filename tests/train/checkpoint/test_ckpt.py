@@ -1,4 +1,4 @@
-"""The reference's `.ckpt` files, against protobuf's own runtime with the schema of the specification."""
+"""MindSpore's `.ckpt` files, against protobuf's own runtime with the schema of the specification."""
 
 import stat
 import tempfile
@@ -17,7 +17,7 @@ from runner.errors import ConfigError, DataError
 from runner.train.checkpoint import parameters
 
 FIELD = descriptor_pb2.FieldDescriptorProto
-# Spec section 6.3, and the schema inside of MindSpore 2.10 (proto2: lengths one by one, not packed).
+# `checkpoint.proto` of MindSpore r1.2, and inside of MindSpore 2.10 (proto2: lengths one by one, not packed).
 SCHEMA = {
     "Checkpoint": [("value", 1, FIELD.LABEL_REPEATED, FIELD.TYPE_MESSAGE, ".Value")],
     "Value": [
@@ -51,7 +51,7 @@ NAME_OF = {np.dtype(code): name for name, code in TYPE_NAMES.items()}
 
 
 def independent_read(content: bytes) -> dict[str, np.ndarray]:
-    """As the reference: all messages are one, neighbours with one tag are joined, lengths [0] are a scalar."""
+    """As MindSpore: all messages are one, neighbours with one tag are joined, lengths [0] are a scalar."""
     arrays, joined = {}, b""
     values = Checkpoint.FromString(content).value
     for k, value in enumerate(values):

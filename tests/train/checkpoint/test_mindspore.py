@@ -1,4 +1,4 @@
-"""Weights travel to the reference and back: LeNet in MindSpore 2 gives the logits of ours, with either one's weights.
+"""Weights travel to MindSpore and back: LeNet in MindSpore 2 gives the logits of ours, with either one's weights.
 
 python3.11 -m venv ms && ms/bin/pip install mindspore "numpy<2"
 RUNNER_MINDSPORE_PYTHON=ms/bin/python pytest tests/train/checkpoint/test_mindspore.py

@@ -1,4 +1,4 @@
-"""Transforms of any column, under the reference's names (imported as `CT`).
+"""Transforms of any column, under MindSpore's names (imported as `CT`).
 
 Source: `mindspore.dataset.transforms.c_transforms` r1.2.
 """

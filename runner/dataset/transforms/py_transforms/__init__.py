@@ -1,4 +1,4 @@
-"""Transforms of any column in Python, under the reference's names.
+"""Transforms of any column in Python, under MindSpore's names.
 
 Source: `mindspore.dataset.transforms.py_transforms` r1.2.
 """

@@ -1,4 +1,4 @@
-"""Image transforms of arrays, under the reference's names (imported as `CV`). Images are height x width x channels.
+"""Image transforms of arrays, under MindSpore's names (imported as `CV`). Images are height x width x channels.
 
 Each is also callable directly, on an array or an image of Pillow. Source: `mindspore.dataset.vision.c_transforms` r1.2.
 """

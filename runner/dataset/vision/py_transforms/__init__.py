@@ -1,4 +1,4 @@
-"""Image transforms of Pillow's images, under the reference's names. They take arrays of bytes [H, W, C], too.
+"""Image transforms of Pillow's images, under MindSpore's names. They take arrays of bytes [H, W, C], too.
 
 Source: `mindspore.dataset.vision.py_transforms` r1.2.
 """
