@@ -196,8 +196,10 @@ def precision() -> Policy | None:
     return policy(_SETTINGS.get()["precision_mode"])
 
 
-def device() -> Device:
-    """The device of graph mode."""
+def device(mode: int = GRAPH_MODE) -> Device:
+    """The device of graph mode; for PyNative mode, raises DeviceError for a card."""
+    if mode == PYNATIVE_MODE:
+        check_pynative_device()
     return Device(target=_SETTINGS.get()["device_target"], id=_SETTINGS.get()["device_id"])
 
 

@@ -310,9 +310,7 @@ class Model(KeywordNames):
         self.metrics = metrics_for(loss_fn if eval_network is None else None, metrics)
         self.mode = context.get_context("mode") if mode is None else mode
         self.eval_mode = self.mode if eval_mode is None else eval_mode
-        if device is None and self.mode == context.PYNATIVE_MODE:
-            context.check_pynative_device()
-        self.device = context.device() if device is None else device
+        self.device = context.device(self.mode) if device is None else device
         self.observer = context.graph_observer() if observer is None else observer
         if profiler is None and context.profiling_settings() is not None:
             profiler = profile.profiler_from_context(self.mode, self.device)
