@@ -233,9 +233,8 @@ def epoch_steps(dataset: Dataset, dataset_sink_mode: bool, sink_size: int) -> in
     return dataset.get_dataset_size() if sink_size == -1 or not dataset_sink_mode else sink_size
 
 
-def require_equal_steps(epoch: int, steps: int, max_steps: int | None) -> None:
-    """Raise ConfigError, on all ranks, when they would make different numbers of steps: some would wait for ever."""
-    planned = world().all_gathered([epoch, steps, max_steps])
+def require_equal_steps(planned: Sequence[Any]) -> None:
+    """Raise ConfigError, on all ranks, when they plan different numbers of steps: some would wait for ever."""
     if any(one != planned[0] for one in planned):
         rows = {"epochs": planned[0][0]} | {f"steps of rank {rank}": one[1] for rank, one in enumerate(planned)}
         repair = "sampler=DistributedSampler(num_shards, shard_id), which fills shards up, or drop_remainder=True"
@@ -366,8 +365,7 @@ class Model(KeywordNames):
         check_train_arguments(epoch, train_dataset, dataset_sink_mode, sink_size, max_steps)
         check_columns(self.network, train_dataset, self.loss_fn)
         steps = epoch_steps(train_dataset, dataset_sink_mode, sink_size)
-        if self.parallel:
-            require_equal_steps(epoch, steps, max_steps)
+        require_equal_steps(world().all_gathered([epoch, steps, max_steps]) if self.parallel else [])
         sunk = self._sinks(dataset_sink_mode, sink_size, train_dataset)
         hooks = CallbackList(callbacks) if self.profiler is None else self.profiler.callbacks(callbacks)
         cb_params = self._parameters(hooks, train_dataset, epoch_num=epoch, batch_num=steps, dataset_sink_mode=sunk)
