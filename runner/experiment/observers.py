@@ -80,7 +80,7 @@ def released_unless_started(request: RunRequest) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if rundir.failed_to_start(request.folder):
+        if request.directories and rundir.failed_to_start(request.folder):
             owner = rundir.owner_of(request.folder)
             with suppress(StorageError):  # the error of the start is more informative
                 for one in _requested(request.config, request.folder):
