@@ -88,7 +88,7 @@ class PairedTiming:
         self.milliseconds: tuple[float, float] = (0.0, 0.0)
 
     def ratio(self, pairs: int = PAIRS) -> float:
-        """Time of the other trial / time of MindSpore; it ends early when the other one is clearly slower."""
+        """Time of the other trial / time of the first; it ends early when the other one is clearly slower."""
         times = list(self._pairs(pairs))
         self.ratios = [b / a for a, b in times]
         a, b = (statistics.median(part) / self.count * 1e3 for part in zip(*times, strict=True))
@@ -151,6 +151,7 @@ GAIN = 0.98  # a faster step takes at most this share of the time
 LAST_PAIRS = 3 * PAIRS
 BLOCK_BASE = 4  # the value that onnxruntime's documentation suggests
 
+NO_EARLIER: Mapping[str, Any] = {}
 Change = tuple[str, Callable[[Trial], Tuning]]  # its description, and the new tuning from the best one so far
 
 
@@ -174,9 +175,10 @@ class TuningResult:
 class TuningSearch:
     """Searches for the fastest tuning of a step, for at most `limit` seconds.
 
-    `modes` names what may change: RL vector operators, GA convolutions and matrix products; both of them also threads
-    and other settings of the session. `report` receives a line for every gain. Raises what compiling and the device
-    raise.
+    `earlier` is what a search that was cut has left in the cache: the new one tries the changes that it did not reach,
+    on the best step that it found. `modes` names what may change: RL vector operators, GA convolutions and matrix
+    products; both of them also threads and other settings of the session. `report` receives a line for every gain.
+    Raises what compiling and the device raise.
     """
 
     def __init__(
@@ -187,25 +189,30 @@ class TuningSearch:
         modes: Sequence[str],
         limit: float,
         report: Callable[[str], None],
+        earlier: Mapping[str, Any] = NO_EARLIER,
     ) -> None:
         self.graph, self.device, self.modes, self.report = graph, device, modes, report
         self.start = time.perf_counter()
         self.end = self.start + limit
         self._trial = partial(Trial, graph, arrays, device)
-        self.default = self.best = self._trial(UNTUNED)
+        self.default = self._trial(UNTUNED)
         self.expected = self.default.results()
-        self.tried, self.inexact = 0, list[str]()
+        tuning = parse_tuning(earlier["tuning"]) if earlier else UNTUNED
+        self.best = self.default if tuning == UNTUNED else self._trial(tuning)
+        self.tried: int = earlier.get("tried", 0)
+        self.inexact: list[str] = list(earlier.get("inexact", []))
+        self.start -= earlier.get("seconds", 0.0)
 
     def result(self) -> TuningResult:
         """Search, and compare the best step with the default one."""
-        candidates = 0
+        candidates, before = 0, self.tried
         for kind in (self._parts, self._operators, self._settings):
             changes = list(kind())  # of the best step so far: operators on parts of a batch have other lowerings
-            candidates += len(changes)
-            for change in changes:
+            for change in changes[max(0, before - candidates) :]:
                 if time.perf_counter() > self.end:
                     break
                 self._try(*change)
+            candidates += len(changes)
         timing = PairedTiming(self.default, self.best)
         kept = timing.ratio(LAST_PAIRS) <= GAIN and timing.is_faster and self.best is not self.default
         default_ms, best_ms = timing.milliseconds
@@ -373,21 +380,27 @@ def find_tuning(
 
     The report has `tuning` (as `cache.as_json`), `source` (measured or cache), the `file` that stores it (None when it
     cannot be written), and the other fields of `TuningResult`. One process at a time searches for the same step; others
-    wait for its result. Raises what compiling and the device raise.
+    wait for its result. A search that the limit has cut goes on at the next start. Raises what compiling and the device
+    raise.
     """
     graph = optimize(trace(step, [TensorType.of(array) for array in arrays], "train_step"), PASSES)
     key = cache_key(graph, device, modes)
     path = path_for(key)
-    if (found := read(path, key)) is not None:
+    if (found := read(path, key)) is not None and _is_whole(found):
         return _report(found, "cache", path)
     with ExitStack() as stack:
         writable = _attempt(lambda: stack.enter_context(_exclusive(path)))
-        if (found := read(path, key)) is not None:  # written by another process meanwhile
+        if (found := read(path, key)) is not None and _is_whole(found):  # written by another process meanwhile
             return _report(found, "cache", path)
-        result = TuningSearch(graph, arrays, device, modes, limit, LOG.info).result()
+        result = TuningSearch(graph, arrays, device, modes, limit, LOG.info, found or NO_EARLIER).result()
         content = {"facts": key, **asdict(result), "tuning": as_json(result.tuning)}
         writable = writable and _attempt(lambda: write_json(path, content))
     return _report(content, "measured", path if writable else None)
+
+
+def _is_whole(found: Mapping[str, Any]) -> bool:
+    """Whether a search has tried all changes."""
+    return bool(found["tried"] >= found["candidates"])
 
 
 def report_lines(report: Report) -> Iterator[str]:
@@ -395,8 +408,11 @@ def report_lines(report: Report) -> Iterator[str]:
     before, after = report["usual_ms"], report["tuned_ms"]
     search = f"{report['tried']} of {report['candidates']} changes tried in {report['seconds']:.1f} s"
     source = f"found in {report['file']}" if report["source"] == "cache" else search
+    if not _is_whole(report):
+        source += "; the next start goes on"
     if parse_tuning(report["tuning"]) == UNTUNED:
-        yield f"tuning: {source}; the default step is the fastest: {before:.3f} ms"
+        found = "the default step is the fastest" + (" so far" if not _is_whole(report) else "")
+        yield f"tuning: {source}; {found}: {before:.3f} ms"
         return
     yield f"tuning: {source}; a step takes {after:.3f} instead of {before:.3f} ms ({after / before:.2f})"
     yield from (f"  {lowering}: {signature}" for signature, lowering in report["tuning"]["forms"])

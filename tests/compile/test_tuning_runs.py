@@ -4,6 +4,7 @@ import fcntl
 import json
 import shutil
 import threading
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ UNSUNK = "dataset_sink_mode=false", "checkpoint.every_steps=2"
 ALONE = Device(threads=1)
 QUICK = (
     *("+experiment=lenet_seed", "mode=graph", "epochs=1", "eval.every=never", "callbacks=quiet"),
-    *("dataset.batch_size=8", "device.threads=1", "session.auto_tune_mode=GA", "session.auto_tune_seconds=0.4"),
+    *("dataset.batch_size=8", "device.threads=1", "session.auto_tune_mode=GA", "session.auto_tune_seconds=60"),
 )
 
 
@@ -44,6 +45,8 @@ def place(tmp_path, monkeypatch) -> Path:
     monkeypatch.setattr(search, "time", Ticks())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(trial.Trial, "seconds", lambda way, count: count * 0.9 ** len(way.tuning.forms))
+    every = search.TuningSearch._operators
+    monkeypatch.setattr(search.TuningSearch, "_operators", lambda self: islice(every(self), 12))  # a whole search
     return tmp_path / "cache" / "runner" / "tuning"
 
 
@@ -134,13 +137,13 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_file_is_not_believed(tmp_path, place, caplog, damage):
     cell, arrays = step()
-    first = tuner.find_tuning(cell.construct, arrays, ALONE, ("GA",), 0.1)
+    first = tuner.find_tuning(cell.construct, arrays, ALONE, ("GA",), 60.0)
     [path] = kept(place)
     path.write_text(DAMAGES[damage](json.loads(path.read_text())))
-    again = tuner.find_tuning(cell.construct, arrays, ALONE, ("GA",), 0.1)
+    again = tuner.find_tuning(cell.construct, arrays, ALONE, ("GA",), 60.0)
     assert again["source"] == "measured"
     assert f"{path}: this file of an earlier search cannot be used" in caplog.text
-    assert tuner.find_tuning(cell.construct, arrays, ALONE, ("GA",), 0.1)["source"] == "cache"
+    assert tuner.find_tuning(cell.construct, arrays, ALONE, ("GA",), 60.0)["source"] == "cache"
     assert first["file"] == again["file"]
 
 
@@ -149,7 +152,7 @@ def test_without_a_cache_it_is_searched_for_each_time(tmp_path, caplog, monkeypa
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     cell, arrays = step()
     for _ in range(2):
-        report = tuner.find_tuning(cell.construct, arrays, ALONE, ("GA",), 0.1)
+        report = tuner.find_tuning(cell.construct, arrays, ALONE, ("GA",), 60.0)
         assert (report["source"], report["file"]) == ("measured", None)
     assert "cannot be cached" in caplog.text
     assert "XDG_CACHE_HOME" in caplog.text
@@ -162,14 +165,14 @@ def test_a_full_disk_costs_only_what_would_be_kept(place, caplog, monkeypatch):
 
     monkeypatch.setattr(tuner, "write_json", full)
     cell, arrays = step()
-    report = tuner.find_tuning(cell.construct, arrays, ALONE, ("GA",), 0.1)
+    report = tuner.find_tuning(cell.construct, arrays, ALONE, ("GA",), 60.0)
     assert (report["source"], report["file"], kept(place)) == ("measured", None, [])
     assert caplog.text.count("cannot be cached") == 1
 
 
 def test_one_process_searches_and_the_others_wait(place, monkeypatch):
     cell, arrays = step()
-    found = tuner.find_tuning(cell.construct, arrays, ALONE, ("GA",), 0.1)
+    found = tuner.find_tuning(cell.construct, arrays, ALONE, ("GA",), 60.0)
     [path] = kept(place)
     content = path.read_bytes()
     path.unlink()
@@ -183,7 +186,7 @@ def test_one_process_searches_and_the_others_wait(place, monkeypatch):
     with locked(path.with_suffix(".lock")):
         monkeypatch.setattr(fcntl, "flock", noted)
         waiting = threading.Thread(
-            target=lambda: made.append(tuner.find_tuning(cell.construct, arrays, ALONE, ("GA",), 0.1))
+            target=lambda: made.append(tuner.find_tuning(cell.construct, arrays, ALONE, ("GA",), 60.0))
         )
         waiting.start()
         wait_until(waits.is_set, alive=waiting.is_alive)
@@ -207,3 +210,26 @@ def test_the_usual_step_may_be_the_fastest(tmp_path, monkeypatch, capsys):
     assert "the default step is the fastest: 1000.000 ms" in capsys.readouterr().out
     run(tmp_path / "b", "session.auto_tune_mode=null")
     assert (tmp_path / "a" / "metrics.jsonl").read_bytes() == (tmp_path / "b" / "metrics.jsonl").read_bytes()
+
+
+def test_a_search_that_was_cut_goes_on_at_the_next_start(place, monkeypatch):
+    """It tried a few of the changes, and the default was the fastest for good."""
+    network, batch = step()
+    tried: list[str] = []
+    try_one = cache.TuningSearch._try
+
+    def noted(search: cache.TuningSearch, name: str, change: Any) -> None:
+        tried.append(name)
+        try_one(search, name, change)
+
+    monkeypatch.setattr(cache.TuningSearch, "_try", noted)
+    found = [cache.find_tuning(network.compute, batch, Device("CPU", threads=1), ("RL", "GA"), 0.0)]
+    content = json.loads(kept(place)[0].read_text())
+    kept(place)[0].write_text(json.dumps(content | {"tried": 2}))  # of another start, with time for two changes
+    limits = 600.0, 600.0
+    found += [cache.find_tuning(network.compute, batch, Device("CPU", threads=1), ("RL", "GA"), x) for x in limits]
+    assert [one["source"] for one in found] == ["measured", "measured", "cache"]
+    assert found[0]["tried"] == 0
+    assert found[1]["tried"] == found[1]["candidates"] == len(tried) + 2
+    assert "the next start goes on; the default step is the fastest so far" in next(cache.report_lines(found[0]))
+    assert "goes on" not in next(cache.report_lines(found[1]))
