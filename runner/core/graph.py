@@ -244,8 +244,8 @@ class ValueObserver:
     ) -> None:
         """An operator that was selected."""
 
-    def failed(self, step: int, node: Node, inputs: Sequence[ObservedValue]) -> None:
-        """An operator of PyNative mode that could not be computed; an error is being raised."""
+    def failed(self, step: int, node: Node, inputs: Sequence[ObservedValue], graph: Graph) -> None:
+        """An operator of PyNative mode that could not be computed, the last one of `graph`. An error follows."""
 
     def end(self, step: int, graph: Graph) -> None:
         """The step is complete; `graph` has all its operators, and its parameters the values that the step used."""

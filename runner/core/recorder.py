@@ -80,8 +80,10 @@ class ObservingRecorder(Recorder):
         try:
             outputs = super().apply(op, inputs, types)
         except TrainingError:
-            node = Node(op, (), (), self.current_scope(), self.count, self.source())
-            self.observer.failed(self.step, node, self._observed(inputs))
+            operands = tuple([self._symbol(x) for x in inputs])
+            node = Node(op, operands, (), self.current_scope(), self.count, self.source())
+            self.tracer.tape.nodes.append(node)
+            self.observer.failed(self.step, node, self._observed(inputs), self.graph("step"))
             raise
         node = self.tracer.tape.nodes[-1]
         if self.observer.selects(node):

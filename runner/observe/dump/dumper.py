@@ -317,10 +317,11 @@ class FirstFailure(ValueObserver):
             self._rows = {"inputs": f"{' and '.join(not_finite)} not finite" if not_finite else "all finite"}
             self._dump(step, node, inputs, outputs)
 
-    def failed(self, step: int, node: Node, inputs: Sequence[ObservedValue]) -> None:
-        """Dump the inputs of an operator that raised an error."""
+    def failed(self, step: int, node: Node, inputs: Sequence[ObservedValue], graph: Graph) -> None:
+        """Dump the inputs of an operator that raised an error, and the graph up to it: the step has no end."""
         if self.found is None:
             self._dump(step, node, inputs, None)
+            self.end(step, graph)
 
     def end(self, step: int, graph: Graph) -> None:
         """Write the graph of the failed operator."""

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from spy import MODES
 
+import runner.observe.graph
 from runner import nn, ops
 from runner.dataset import NumpySlicesDataset
 from runner.errors import TrainingError
@@ -89,6 +90,11 @@ def test_an_operator_that_cannot_be_computed(tmp_path, name):
     [logits, given] = sorted(folder.iterdir())
     np.testing.assert_array_equal(np.fromfile(given, np.int32), labels[16:24])
     assert np.fromfile(logits, np.float32).shape == (24,)
+    left = runner.observe.graph.read(tmp_path / "net" / "0" / "graphs" / "ms_output_trace_code_graph_0.ir")
+    names = [operation.full_name for operation in left.subgraphs[0].operations]  # the graph up to the operator
+    assert names[-1].rpartition("/")[2] == rows["operator"].rpartition("/")[2]
+    (order,) = (tmp_path / "net" / "0" / "execution_order").iterdir()
+    assert order.read_text().split()[1:] == names  # below the head
 
 
 @pytest.mark.parametrize("name", MODES)
