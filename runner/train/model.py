@@ -233,8 +233,9 @@ def epoch_steps(dataset: Dataset, dataset_sink_mode: bool, sink_size: int) -> in
     return dataset.get_dataset_size() if sink_size == -1 or not dataset_sink_mode else sink_size
 
 
-def require_equal_steps(planned: Sequence[Any]) -> None:
+def require_equal_steps(epoch: int, steps: int, max_steps: int | None) -> None:
     """Raise ConfigError, on all ranks, when they plan different numbers of steps: some would wait for ever."""
+    planned = world().all_gathered([epoch, steps, max_steps])
     if any(one != planned[0] for one in planned):
         rows = {"epochs": planned[0][0]} | {f"steps of rank {rank}": one[1] for rank, one in enumerate(planned)}
         repair = "sampler=DistributedSampler(num_shards, shard_id), which fills shards up, or drop_remainder=True"
@@ -365,12 +366,12 @@ class Model(KeywordNames):
         check_train_arguments(epoch, train_dataset, dataset_sink_mode, sink_size, max_steps)
         check_columns(self.network, train_dataset, self.loss_fn)
         steps = epoch_steps(train_dataset, dataset_sink_mode, sink_size)
-        require_equal_steps(world().all_gathered([epoch, steps, max_steps]) if self.parallel else [])
+        if self.parallel and world().limit is None:  # in a script: the ranks of a run divide every batch
+            require_equal_steps(epoch, steps, max_steps)
         sunk = self._sinks(dataset_sink_mode, sink_size, train_dataset)
         hooks = CallbackList(callbacks) if self.profiler is None else self.profiler.callbacks(callbacks)
         cb_params = self._parameters(hooks, train_dataset, epoch_num=epoch, batch_num=steps, dataset_sink_mode=sunk)
-        cb_params.cur_step_num = first_step
-        run_context = RunContext(cb_params)
+        cb_params.cur_step_num, run_context = first_step, RunContext(cb_params)
         if self.gradients.attach(self.train_network, hooks, run_context, first_step):
             self.train_step, self.steps = self._train_step(), None
         name_inputs(self.train_step, train_dataset)
