@@ -32,7 +32,7 @@ NOT_RIGHT = {
     "test_eyelike_populate_off_main_diagonal:y": "AttributeError",
     "test_eyelike_with_dtype:y": "AttributeError",
 }
-PASSING = 980  # of the models of onnx 1.18 and newer
+PASSING = 720  # of 1,622 models: most others need operands that are known, or types that a network does not have
 
 
 @cache
