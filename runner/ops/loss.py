@@ -78,8 +78,9 @@ class SparseSoftmaxCrossEntropyWithLogits(Primitive):
         share = b.const(1.0 / count, like=logits)
         is_wide = b.type(logits).dtype is dt.float64  # there 0 and 1 are cast: onnxruntime has no OneHot of Float64
         ones = np.array([0.0, 1.0], np.float32) if is_wide else np.array([0.0, 1.0 / count], b.type(logits).dtype.numpy)
+        hit = b.const(ones)
         probabilities = b.node("Mul", (b.node("Exp", (logarithms,)), share))
-        hits = b.node("OneHot", (numbers, b.const(classes), b.const(ones)), axis=axis)
+        hits = b.node("OneHot", (numbers, b.const(classes), hit), axis=axis)
         if is_wide:
             hits = b.node("Mul", (b.node("Cast", (hits,), to=dt.float64), share))
         return b.node("Sub", (probabilities, hits))
