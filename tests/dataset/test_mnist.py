@@ -180,10 +180,10 @@ def test_the_real_mnist(real_mnist: Path) -> None:
     assert labels[:5].tolist() == [7, 2, 1, 0, 4]
 
 
-def test_a_flipped_bit_in_the_real_mnist(real_mnist: Path, tmp_path: Path) -> None:
+def test_a_flipped_bit_in_the_real_mnist(real_mnist: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     data = bytearray(gzip.decompress((real_mnist / "t10k-images-idx3-ubyte.gz").read_bytes()))
     data[5_000_000] ^= 4
     path = tmp_path / "t10k-images-idx3-ubyte"
     path.write_bytes(data)
-    with pytest.raises(DataError, match="not as expected"):
-        read_idx(path, 3)
+    assert len(read_idx(path, 3)) == 10_000
+    assert str(path) in caplog.text  # other data under the name of a published file
