@@ -18,7 +18,7 @@ fast:  ## the architecture, and tests of parts: operators, layers, compiler, imp
 	pytest -x -n 2 --dist worksteal tests/test_architecture.py tests/test_types.py $(addprefix tests/,$(PARTS)) \
 	--ignore=tests/importer/test_kinds.py --ignore=tests/config/test_users_code.py
 
-soak:  ## the long tests: kills at every single operation and step, every flipped bit, random examples, hostile input
+soak:  ## the long tests: kills at every operation, flipped bits, random examples, hostile input, ONNX's suite, all types
 	RUNNER_SOAK=1 pytest -n 2 --dist worksteal $$(grep -rlE '^from (soak|hypothesis) import' tests --include='test_*.py')
 
 projects:  ## the three projects of users on a wheel in a fresh environment, with kills, sweeps, ranks and dumps

@@ -14,11 +14,11 @@ import numpy as np
 
 from runner import ops, register
 from runner.core.trace import trace
-from runner.core.values import Parameter, Value
+from runner.core.values import Parameter, Tensor, Value
 from runner.errors import ConfigError, ShapeError, known_names, some
 from runner.host.console import LOG
 from runner.importer.file import OnnxGraph, OnnxNode, OnnxValue, read_model
-from runner.importer.node_call import NodeCall, OtherBatch, Values, register_lines, values_of
+from runner.importer.node_call import NodeCall, OtherBatch, Values, register_lines, value_of, values_of
 from runner.importer.rules import RULES
 from runner.nn.cell import Cell
 from runner.types import Shape, TensorType
@@ -293,8 +293,11 @@ class OnnxNetwork(Cell):
         return tuple(NodeCall(node, RULES[node.operator], self, self.file) for node in graph.nodes)
 
     def construct(self, *inputs: Value) -> Value:
-        result: Value = self.values(*inputs)[self.graph.outputs[0].name]
-        return result
+        return self._result(self.values(*inputs))
+
+    def _result(self, values: Values) -> Value:
+        result: Value | np.ndarray = value_of(values, self.graph.outputs[0].name)
+        return Tensor(result) if isinstance(result, np.ndarray) else result
 
     def values(self, *inputs: Value) -> Values:
         """All values of the file's graph by name, for these inputs: tensors, and arrays of what is known at import."""
@@ -332,8 +335,7 @@ class OnnxNetwork(Cell):
         def shapes(*inputs: Value) -> Value:
             values = self._values_for(inputs)
             found.update({name: tuple(value.shape) for name, value in values.items()})
-            result: Value = values[self.graph.outputs[0].name]
-            return result
+            return self._result(values)
 
         trace(shapes, types, "shapes")
         return found
@@ -342,7 +344,7 @@ class OnnxNetwork(Cell):
         """The outputs of a graph inside of a node, which reads values of the graph around it."""
         own = {value.name: x for value, x in zip(graph.inputs, inputs, strict=True)}
         values = self._executed(graph, {**outer, **graph.initializers, **own})
-        return tuple(values[value.name] for value in graph.outputs)
+        return tuple(value_of(values, value.name) for value in graph.outputs)
 
     def _executed(self, graph: OnnxGraph, values: Values, known: Mapping[str, Any] = NOTHING) -> Values:
         for call in self._calls[id(graph)]:

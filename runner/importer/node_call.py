@@ -191,8 +191,12 @@ class NodeCall:
         return default
 
     def setting(self, name: str, given: np.ndarray | None, default: Any = None) -> Any:
-        """What newer opsets pass as an input and older ones as an attribute: as plain numbers, or a list of them."""
+        """What newer opsets pass as an input and older ones as an attribute: a plain number, or a list of them."""
         return self.attribute(name, default) if given is None else given.tolist()
+
+    def numbers(self, name: str, given: np.ndarray | None, default: Any = None) -> Any:
+        """A setting that is a list; files have one number without axes too."""
+        return self.setting(name, None if given is None else given.reshape(-1), default)
 
     def known(self, name: str) -> Known:
         """An input, by its name in the rule, if it is known when the network is imported."""
@@ -243,7 +247,7 @@ class NodeCall:
     def execute(self, values: Values) -> None:
         """Execute the node: its outputs are added to `values`."""
         self._values = values
-        inputs = [values[name] if name else None for name in self.node.inputs]
+        inputs = [value_of(values, name) if name else None for name in self.node.inputs]
         is_known = all(x is None or isinstance(x, np.ndarray) for x in inputs)
         if is_known and self.node.inputs and not self.node.graphs:  # which read values that are not inputs
             with np.errstate(all="ignore"), Eager(tape=False):
@@ -309,6 +313,15 @@ def register_lines(path: Path, graph: OnnxGraph) -> None:
     lines: dict[int, str] = {node.number: f"{node}\n" for node in graph.all_nodes()}
     text = [lines.get(number, "\n") for number in range(1, max(lines, default=0) + 1)]
     linecache.cache[str(path)] = (0, None, text, str(path))
+
+
+def value_of(values: Values, name: str) -> Any:
+    """The value of this name. Raises ConfigError for a result of a node that its rule does not compute, and for a name
+    that nothing in the file writes."""
+    if name not in values:
+        hint = "masks of Dropout and statistics of a batch are not computed, nor what no node of the file writes"
+        raise ConfigError("a value of an ONNX file is not computed", value=name, hint=hint)
+    return values[name]
 
 
 def values_of(graph: OnnxGraph, parameters: Mapping[str, Parameter]) -> dict[str, Any]:

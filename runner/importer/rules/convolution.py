@@ -466,7 +466,8 @@ def _in_groups(x: Value, groups: int, epsilon: float) -> Value:
 
 @onnx_operator("LpNormalization")
 def lp_normalization(call: NodeCall, x: Value) -> Value:
-    """x divided by its norm along an axis, of p = 1 or 2."""
+    """x divided by its norm along an axis, of p = 1 or 2; zeros stay zeros."""
     axis, p = call.attribute("axis", -1) % x.ndim, call.choice("p", 2, 1, 2)
-    norm: Value = ops.ReduceSum(True)(ops.Abs()(x) if p == 1 else ops.Square()(x), axis)
+    total: Value = ops.ReduceSum(True)(ops.Abs()(x) if p == 1 else ops.Square()(x), axis)
+    norm: Value = ops.Select()(ops.Equal()(total, 0.0), ops.OnesLike()(total), total)
     return x / (norm if p == 1 else ops.Sqrt()(norm))

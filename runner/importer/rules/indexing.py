@@ -57,10 +57,10 @@ def slice_(
     steps: np.ndarray | None = None,
 ) -> Value:
     """The part of data between bounds that are known at import; negative steps go backwards."""
-    first, last = call.setting("starts", starts), call.setting("ends", ends)
+    first, last = call.numbers("starts", starts), call.numbers("ends", ends)
     if first is None or last is None:
         raise call.error("a slice needs starts and ends")
-    named = [axis_of(call, axis, data.ndim) for axis in call.setting("axes", axes, range(len(first)))]
+    named = [axis_of(call, axis, data.ndim) for axis in call.numbers("axes", axes, range(len(first)))]
     by = [1] * len(first) if steps is None else steps.tolist()
     if not len(first) == len(last) == len(named) == len(by) == len(set(named)) or 0 in by:
         rows = {"starts": first, "ends": last, "axes": named, "steps": by}

@@ -64,7 +64,7 @@ def with_bias(product: Value, c: Value) -> Value:
 def product(a: Value, b: Value) -> Value:
     """numpy's `a @ b`. A matrix on the right is one product with all rows on the left."""
     if a.ndim == 1:
-        return _without(product(reshaped(a, (1, *a.shape)), b), -2)
+        return _without(product(reshaped(a, (1, *a.shape)), b), -2 if b.ndim > 1 else -1)
     if b.ndim == 1:
         return _without(product(a, reshaped(b, (*b.shape, 1))), -1)
     result: Any
@@ -267,6 +267,8 @@ def attention(
     if call.outputs < 4:
         return (y, *present)
     mode = call.choice("qk_matmul_output_mode", 0, 0, 1, 2, 3)
+    if mode == 2:
+        biased, _ = _masked(call, scores, mask, before, -np.inf)
     return (y, *present, (_scores(call, q, k, capped=False), scores, biased, shares)[mode])
 
 
@@ -291,8 +293,10 @@ def _scores(call: NodeCall, q: Value, k: Value, capped: bool = True) -> Value:
     return ops.Tanh()(scores * (1.0 / cap)) * cap if cap and capped else scores
 
 
-def _masked(call: NodeCall, scores: Value, mask: Value | None, before: int) -> tuple[Value, Value | None]:
-    """Scores after the masks, and, for masks of truth values, which of them remain."""
+def _masked(
+    call: NodeCall, scores: Value, mask: Value | None, before: int, lowest: float = LOWEST
+) -> tuple[Value, Value | None]:
+    """Scores after the masks, `lowest` where they are left out; for masks of truth values, also which remain."""
     rows, columns = scores.shape[2:]
     allowed: Value | None = None
     if mask is not None and mask.shape[-1] != columns:
@@ -300,13 +304,13 @@ def _masked(call: NodeCall, scores: Value, mask: Value | None, before: int) -> t
     if mask is not None and mask.dtype is dt.bool_:
         allowed = spread(mask, scores.shape)
     elif mask is not None:
-        scores = scores + ops.Maximum()(mask, Tensor(np.asarray(LOWEST, mask.dtype.numpy)))
+        scores = scores + ops.Maximum()(mask, Tensor(np.asarray(lowest, mask.dtype.numpy)))
     if call.attribute("is_causal", 0):
         past = spread(Tensor(np.tri(rows, columns, before, dtype=np.bool_)), scores.shape)
         allowed = past if allowed is None else ops.LogicalAnd()(allowed, past)
     if allowed is None:
         return scores, None
-    left_out = Tensor(np.full(scores.shape, LOWEST, scores.dtype.numpy))
+    left_out = Tensor(np.full(scores.shape, lowest, scores.dtype.numpy))
     return ops.Select()(allowed, scores, left_out), allowed
 
 
@@ -338,7 +342,7 @@ def log_sum_exp(x: Value, axes: tuple[int, ...], keep: bool) -> Any:
 
 def _declare(name: str, reduction: Reduction) -> None:
     def rule(call: NodeCall, x: Value, axes: np.ndarray | None = None) -> Any:
-        chosen = call.setting("axes", axes)
+        chosen = call.numbers("axes", axes)
         if not chosen and call.attribute("noop_with_empty_axes", 0):
             return x
         along = tuple(sorted(axis % x.ndim for axis in chosen)) if chosen else tuple(range(x.ndim))

@@ -69,7 +69,7 @@ def flatten(call: NodeCall, x: Value) -> Value:
 @onnx_operator("Squeeze", static=("axes",))
 def squeeze(call: NodeCall, x: Value, axes: np.ndarray | None = None) -> Value:
     """x without axes of length 1."""
-    chosen = call.setting("axes", axes)
+    chosen = call.numbers("axes", axes)
     gone = {axis % x.ndim for axis in chosen} if chosen is not None else {k for k, n in enumerate(x.shape) if n == 1}
     if any(x.shape[axis] != 1 for axis in gone):
         raise call.error("only axes of length 1 can be removed", axes=sorted(gone), shape=x.shape)
@@ -79,7 +79,7 @@ def squeeze(call: NodeCall, x: Value, axes: np.ndarray | None = None) -> Value:
 @onnx_operator("Unsqueeze", static=("axes",))
 def unsqueeze(call: NodeCall, x: Value, axes: np.ndarray | None = None) -> Value:
     """x with new axes of length 1."""
-    chosen = call.setting("axes", axes) or []
+    chosen = call.numbers("axes", axes) or []
     ndim = x.ndim + len(chosen)
     new, lengths = {axis % ndim for axis in chosen}, iter(x.shape)
     return reshaped(x, tuple(1 if k in new else next(lengths) for k in range(ndim)))
@@ -128,7 +128,7 @@ def split(call: NodeCall, x: Value, sizes: np.ndarray | None = None) -> tuple[Va
     axis = call.attribute("axis", 0) % x.ndim
     length, count = x.shape[axis], call.attribute("num_outputs", call.outputs)
     each = -(-length // count)
-    lengths = call.setting("split", sizes) or [min(each, length - k * each) for k in range(count)]
+    lengths = call.numbers("split", sizes) or [min(each, length - k * each) for k in range(count)]
     if sum(lengths) != length or min(lengths) < 0:
         raise call.error("the parts of a split are not the whole", axis=axis, length=length, parts=lengths)
     if len(set(lengths)) == 1:
@@ -175,9 +175,10 @@ def constant_of_shape(call: NodeCall, shape: np.ndarray) -> np.ndarray:
 @onnx_operator("Range", static=("start", "limit", "delta"))
 def range_(call: NodeCall, start: np.ndarray, limit: np.ndarray, delta: np.ndarray) -> np.ndarray:
     """Numbers from start up to limit in steps of delta, known at import."""
-    if not delta:
-        raise call.error("the step of a Range is 0")
-    count = max(0.0, math.ceil((float(limit) - float(start)) / float(delta)))
+    if not (start.size == limit.size == delta.size == 1 and delta.item()):
+        rows = {"start": start.tolist(), "limit": limit.tolist(), "delta": delta.tolist()}
+        raise call.error("a Range needs three numbers, of which the step is not 0", **rows)
+    count = max(0.0, math.ceil((limit.item() - start.item()) / delta.item()))
     require_memory(int(count) * start.itemsize, node=call.node.name)
     return np.asarray(np.arange(start.item(), limit.item(), delta.item()), start.dtype)
 
@@ -230,7 +231,7 @@ def pad(
     Negative pads remove elements: of the constant ones too, and otherwise before others are added.
     """
     mode = call.choice("mode", "constant", *MODES)
-    pairs = _pairs(call, call.setting("pads", pads), axes, data.ndim)
+    pairs = _pairs(call, call.numbers("pads", pads), axes, data.ndim)
     added = tuple((max(low, 0), max(high, 0)) for low, high in pairs)
     removed = tuple((max(-low, 0), max(-high, 0)) for low, high in pairs)
     size = math.prod(low + n + high for n, (low, high) in zip(data.shape, added, strict=True))
@@ -318,13 +319,13 @@ def depth_to_space(call: NodeCall, x: Value) -> Value:
 
 @onnx_operator("SpaceToDepth")
 def space_to_depth(call: NodeCall, x: Value) -> Value:
-    """Blocks of height and width become channels."""
-    block = _block_size(call, x)
+    """Blocks of height and width become channels; mode DCR, or CRD as of torch's PixelUnshuffle."""
+    block, is_crd = _block_size(call, x), call.choice("mode", "DCR", "DCR", "CRD") == "CRD"
     n, c, h, w = x.shape
     if h % block or w % block:
         raise call.error("height and width must consist of whole blocks", x=x.type, blocksize=block)
     split = ops.Reshape((n, c, h // block, block, w // block, block))(x)
-    moved = ops.Transpose((0, 3, 5, 1, 2, 4))(split)
+    moved = ops.Transpose((0, 1, 3, 5, 2, 4) if is_crd else (0, 3, 5, 1, 2, 4))(split)
     return ops.Reshape((n, c * block * block, h // block, w // block))(moved)
 
 
