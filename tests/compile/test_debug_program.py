@@ -5,6 +5,7 @@ import pytest
 from spy import MODES, Spy, train
 
 from runner import context
+from runner.compile import debug_program
 from runner.core.graph import NO_VALUES
 from runner.errors import ConfigError
 
@@ -115,6 +116,40 @@ def test_values_as_they_lie(shown, name):
     plain = shown[0][name]
     for key, value in spy.values.items():
         np.testing.assert_array_equal(value, plain.values[key], err_msg=str(key))
+
+
+@pytest.mark.parametrize("name", ["graph", "sunk"])
+@pytest.mark.parametrize("device_layout", [False, True])
+def test_parts_of_a_long_step_show_the_same(name, device_layout, monkeypatch):
+    """Every operator in a part of its own, three or four in one, and all in one: equal bytes in equal order."""
+    shown = []
+    for size in (1, 100_000, 1 << 40):
+        monkeypatch.setattr(debug_program, "PART_BYTES", size)
+        shown.append(Spy([0, 3], device_layout=device_layout))
+        train(*MODES[name], shown[-1], rows=36, epochs=1)
+    assert len(shown[2].values) == 2 * 158
+    for spy in shown[:2]:
+        assert list(spy.values) == list(shown[2].values)
+        for key, value in shown[2].values.items():
+            np.testing.assert_array_equal(spy.values[key], value, err_msg=str(key))
+
+
+def test_results_of_a_part_have_a_limit(monkeypatch):
+    """No part returns more than the limit and the results of its last operator, and what it returned is released."""
+    monkeypatch.setattr(debug_program, "PART_BYTES", 100_000)
+    parts = []
+
+    class Counted(debug_program._Part):
+        def run(self, known):
+            super().run(known)
+            parts.append(([known[y].array.nbytes for y in self.results], sum(x.array.nbytes for x in known.values())))
+
+    monkeypatch.setattr(debug_program, "_Part", Counted)
+    train(context.GRAPH_MODE, False, Spy([0]), rows=36, epochs=1)
+    whole = sum(sum(sizes) for sizes, _ in parts)
+    assert len(parts) > 5
+    assert all(sum(sizes[:-3]) < 100_000 for sizes, _ in parts)
+    assert max(held for _, held in parts) < whole
 
 
 def test_an_observer_that_cannot_see_sinks():
