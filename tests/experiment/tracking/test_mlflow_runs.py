@@ -14,7 +14,7 @@ from tracking_runs import ROOT, killed, points, said, words
 
 import runner
 from runner.config.compose import CommandLine
-from runner.errors import ConfigError
+from runner.errors import ConfigError, TrainingError
 from runner.experiment.callbacks import MetricsJournal
 from runner.experiment.resume import resume
 from runner.experiment.sweep import sweep
@@ -35,6 +35,7 @@ def database(tmp_path_factory) -> Path:
 @pytest.fixture
 def uri(database, tmp_path, monkeypatch) -> str:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RUNNER_WRITABLE", str(database))  # outside of the working directory, for resumed runs
     return f"sqlite:///{database}"
 
 
@@ -93,7 +94,10 @@ def test_the_usual_database_is_where_the_command_was_started(database, tmp_path,
     runner.run(words(tmp_path / "run", "mlflow"))
     place = said(tmp_path / "run", "tracking")
     assert place["uri"] == f"sqlite:///{database}"
-    monkeypatch.chdir(tmp_path)  # resumed from elsewhere it stays there
+    monkeypatch.chdir(tmp_path)  # resumed from elsewhere it stays there, if the one who resumes allows it
+    with pytest.raises(ConfigError, match="outside of the working directory"):
+        resume(tmp_path / "run", ["epochs=5"])
+    monkeypatch.setenv("RUNNER_WRITABLE", str(database))
     resume(tmp_path / "run", ["epochs=5"])
     assert said(tmp_path / "run", "tracking") == place
 
@@ -110,12 +114,14 @@ def test_a_killed_run_goes_on_as_the_same_run(uri, tmp_path, monkeypatch):
     before, place = scalars(folder), said(folder, "tracking")
     assert before == Counter(points(folder)[:12])
     assert found(folder).info.status == "RUNNING"
-    resume(folder, ["callbacks.time_monitor=true"])
+    resume(folder, ["callbacks.time_monitor=true", "callbacks.epoch_monitor=true"])
     assert said(folder, "tracking")["run_id"] == place["run_id"]
     assert scalars(folder) == Counter(points(folder))
     made = found(folder)
     assert made.info.status == "FINISHED"
-    assert made.data.tags["changed.callbacks.time_monitor"] == "true"
+    assert made.data.params["callbacks.time_monitor"] == "true"
+    assert made.data.params["callbacks.epoch_monitor"] == "false"
+    assert made.data.tags["changed.callbacks.epoch_monitor"] == "true"
 
 
 def test_a_database_that_is_gone_gets_the_whole_run_again(uri, tmp_path, caplog):
@@ -139,7 +145,7 @@ def test_a_run_that_ends_early(uri, tmp_path, monkeypatch, error, status):
             raise error
 
     monkeypatch.setattr(MetricsJournal, "step_end", step_end)
-    with pytest.raises((KeyboardInterrupt, runner.errors.InternalError)):
+    with pytest.raises((KeyboardInterrupt, TrainingError)):
         runner.run(words(tmp_path / "run", "mlflow", f"tracking.uri={uri}"))
     assert found(tmp_path / "run").info.status == status
     assert scalars(tmp_path / "run") == Counter(points(tmp_path / "run"))
