@@ -7,9 +7,10 @@ files, which `ExternalData` reads.
 
 import math
 import os
+import re
 import sys
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -42,11 +43,38 @@ class OnnxValue:
         return f"{self.name}: {self.dtype or 'unknown type'}{lengths}"
 
 
+@dataclass(frozen=True)
+class ExportedCall:
+    """The call of a torch operator of which a node is a part, as PyTorch's exporter noted it: its result, the operator,
+    and the values that it passes, by their names in the exported program.
+
+    >>> ExportedCall.of("%y : [] = call_function[target=torch.ops.aten.mm.default](args = (%x, %p_w), kwargs = {})")
+    ExportedCall(result='y', operator='aten.mm', passes=('x', 'p_w'))
+    """
+
+    result: str
+    operator: str
+    passes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, text: str) -> "ExportedCall | None":
+        """None if there is no such note, or it has another form."""
+        found = _CALL.match(text)
+        if found is None:
+            return None
+        operator = ".".join(found[2].removeprefix("torch.ops.").split(".")[:2])
+        return cls(found[1], operator, tuple(_PASSED.findall(text, found.end())))
+
+
+_CALL = re.compile(r"%(\w+) : .*?call_function\[target=([\w.]+)\]")
+_PASSED = re.compile(r"%(\w+)")
+
+
 @dataclass(frozen=True, eq=False)
 class OnnxNode:
     """A node. `number` counts from 1 in the order of the file; "" in `inputs` is one that is left out.
 
-    `layer` is the path of the layer that it comes from, where the exporter noted it.
+    `layer` is the path of the layer that it comes from, `call` the call, where the exporter noted them.
     """
 
     name: str
@@ -58,6 +86,7 @@ class OnnxNode:
     attributes: Mapping[str, Any]
     number: int
     layer: str = ""
+    call: ExportedCall | None = None
 
     @property
     def operator(self) -> str:
@@ -81,15 +110,22 @@ class OnnxNode:
 
 @dataclass(frozen=True, eq=False)
 class OnnxGraph:
-    """A graph: its nodes are in an order in which each reads what earlier ones write."""
+    """A graph: its nodes are in an order in which each reads what earlier ones write.
+
+    `weights` are the initializers of the file; other arrays come from Constant nodes. `signature` has the parameters
+    and buffers of the program that PyTorch exported, where the file says so: by their names there (`p_fc_bias`) the
+    kind (`PARAMETER`, `BUFFER`) and the name in the network (`fc.bias`).
+    """
 
     name: str
     nodes: tuple[OnnxNode, ...]
     initializers: Mapping[str, np.ndarray]
     inputs: tuple[OnnxValue, ...]
     outputs: tuple[OnnxValue, ...]
-    weights: Collection[str] = ()  # initializers of the file; other ones come from Constant nodes
+    weights: Collection[str] = ()
     files: tuple[Path, ...] = ()  # with external data
+    producer: str = ""
+    signature: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     @property
     def captures(self) -> set[str]:
@@ -295,7 +331,8 @@ def read_model(path: Path) -> OnnxGraph:
     """
     model = _parsed(path, read_bytes(path, MAX_BYTES))
     try:
-        return _Reader(path, _opsets(model)).graph(inlined(model).graph)
+        graph = _Reader(path, _opsets(model)).graph(inlined(model).graph)
+        return replace(graph, producer=model.producer_name, signature=_signature(model.graph))
     except (ConfigError, DataError) as error:
         raise error.add(file=path) from None
 
@@ -377,7 +414,10 @@ class _Reader:
             require_attribute_types(proto, domain, opset, name)
             attributes = {a.name: self._attribute(a) for a in proto.attribute}
             names = tuple(proto.input), tuple(proto.output)
-            yield OnnxNode(name.strip("/"), proto.op_type, domain, opset, *names, attributes, self.count, _layer(proto))
+            notes = {entry.key.removeprefix(TORCH): entry.value for entry in proto.metadata_props}
+            call = ExportedCall.of(notes.get("onnx.fx_node", ""))
+            plain = name.strip("/")
+            yield OnnxNode(plain, proto.op_type, domain, opset, *names, attributes, self.count, _layer(notes), call)
 
     def _attribute(self, proto: onnx.AttributeProto) -> Any:
         match proto.type:
@@ -415,10 +455,19 @@ class _Reader:
         return np.asarray(numpy_helper.to_array(tensor))
 
 
-def _layer(proto: onnx.NodeProto) -> str:
+TORCH = "pkg.torch."  # before the names of the notes of PyTorch's exporter
+_ENTRY = re.compile(r"^(\w+): (PARAMETER|BUFFER) target='([^']+)'", re.MULTILINE)
+
+
+def _signature(proto: onnx.GraphProto) -> dict[str, tuple[str, str]]:
+    notes = {entry.key.removeprefix(TORCH): entry.value for entry in proto.metadata_props}
+    entries = _ENTRY.findall(notes.get("export.ExportedProgram.graph_signature", ""))
+    return {name: (kind, target) for name, kind, target in entries}
+
+
+def _layer(notes: Mapping[str, str]) -> str:
     """The path of the layer: PyTorch lists its steps, and then the operator, as "['', 'conv', 'conv.0', 'relu']"."""
-    notes = {entry.key: entry.value for entry in proto.metadata_props}
-    steps = notes.get("pkg.torch.onnx.name_scopes", "").strip("[]").split(", ")
+    steps = notes.get("onnx.name_scopes", "").strip("[]").split(", ")
     return steps[-2].strip("'") if len(steps) > 1 else ""
 
 

@@ -1,10 +1,6 @@
-"""`OnnxNetwork`: a cell made from an ONNX file, with the names of the file.
+"""`OnnxNetwork`: a cell made from an ONNX file, with the names of the file. Before it: what cannot be imported."""
 
-Before it: weights that the file has several times, which initializers are trained, and what cannot be imported.
-"""
-
-import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,190 +15,12 @@ from runner.errors import ConfigError, ShapeError, known_names, some
 from runner.host.console import LOG
 from runner.importer.file import OnnxGraph, OnnxNode, OnnxValue, read_model
 from runner.importer.node_call import NodeCall, OtherBatch, Values, register_lines, value_of, values_of
+from runner.importer.roles import CONSTANT, TRAINED, roles_of, summary
 from runner.importer.rules import RULES
+from runner.importer.tensors import lost_parameters, own_tensors
 from runner.nn.cell import Cell
 from runner.types import Shape, TensorType
 from runner.validation.rules import Rule
-
-# Weights with several uses: torch writes them once, with Identity nodes, or again as a transposed matrix.
-
-# What the inputs of operators with weights are, by the names of PyTorch.
-SCALED = "", "weight", "bias"
-KINDS = {
-    **dict.fromkeys(("LayerNormalization", "GroupNormalization", "InstanceNormalization", "Conv", "Gemm"), SCALED),
-    "ConvTranspose": SCALED,
-    "BatchNormalization": (*SCALED, "running_mean", "running_var"),
-}
-
-
-def without_copies(graph: OnnxGraph) -> OnnxGraph:
-    """The graph without Identity nodes of initializers, and without second copies of tied weights.
-
-    Where all elements are equal, as in the scales of fresh normalizations, parameters were equal by chance: each
-    becomes an initializer of its own, with the name of the node's output. Others are one parameter with several uses.
-    """
-    arrays, weights, names = dict(graph.initializers), set(graph.weights), dict[str, str]()
-    kept: list[OnnxNode] = []
-    results = {value.name for value in graph.outputs}
-    for node in graph.nodes:
-        source = names.get(node.inputs[0], node.inputs[0]) if node.inputs else ""
-        if node.operator != "Identity" or source not in arrays or node.outputs[0] in results:
-            kept.append(_renamed(node, names))
-        elif np.unique(arrays[source]).size == 1 and arrays[source].ndim:
-            arrays[node.outputs[0]] = arrays[source].copy()
-            weights.add(node.outputs[0])
-        else:
-            names[node.outputs[0]] = source
-    return _without_transposes(
-        _with_own_weights(replace(graph, nodes=tuple(kept), initializers=arrays, weights=weights))
-    )
-
-
-def _with_own_weights(graph: OnnxGraph) -> OnnxGraph:
-    """The graph with a weight of its own for each layer, where a file has one for all that are equal by chance.
-
-    So PyTorch writes fresh scales and biases, without Identity nodes: the scale of a normalization is its variance too.
-    """
-    uniform = {name for name in graph.weights if _is_uniform(graph.initializers[name])}
-    places = [(node, k, name) for node in graph.nodes for k, name in enumerate(node.inputs) if name in uniform]
-    kinds = {(node.number, k): kind for node, k, name in places if (kind := _kind(node, k, name))}
-    labels = Counter(f"{node.layer}.{kinds[node.number, k]}" for node, k, _ in places if (node.number, k) in kinds)
-    arrays, owners = dict(graph.initializers), defaultdict[str, list[tuple[int, int, str]]](list)
-    for node, k, name in places:
-        if (node.number, k) in kinds:
-            label = f"{node.layer}.{kinds[node.number, k]}"
-            is_layer = node.layer and labels[label] == 1
-            owners[name].append((node.number, k, label if is_layer else f"{node.name}.{kinds[node.number, k]}"))
-    own: dict[tuple[int, int], str] = {}
-    for name, claims in owners.items():
-        first = next((claim for claim in claims if claim[2] == name), claims[0])  # this one keeps the name of the file
-        for number, k, label in claims:
-            if (number, k) != first[:2]:
-                own[number, k] = label
-                arrays[label] = arrays[name].copy()
-    nodes = tuple(_with_inputs(node, own) for node in graph.nodes)
-    return replace(graph, nodes=nodes, initializers=arrays, weights={*graph.weights, *own.values()})
-
-
-def _with_inputs(node: OnnxNode, own: Mapping[tuple[int, int], str]) -> OnnxNode:
-    inputs = tuple(own.get((node.number, k), name) for k, name in enumerate(node.inputs))
-    return node if inputs == node.inputs else replace(node, inputs=inputs)
-
-
-def _kind(node: OnnxNode, position: int, name: str) -> str:
-    """What a weight at a place of a layer is; empty at places that take no weights."""
-    if node.op_type in ("Add", "Mul") and "." in name:
-        return name.rpartition(".")[2]
-    kinds = KINDS.get(node.op_type, ())
-    return kinds[position] if position < len(kinds) else ""
-
-
-def _is_uniform(array: np.ndarray) -> bool:
-    return array.dtype.kind == "f" and array.ndim > 0 and array.size > 0 and bool((array == array.flat[0]).all())
-
-
-def _without_transposes(graph: OnnxGraph) -> OnnxGraph:
-    """The graph with one parameter where a file has a matrix and the same matrix transposed.
-
-    So exporters write an embedding that is also the last layer. A Transpose node of the first one replaces the other.
-    """
-    matrices = [
-        (name, array) for name, array in graph.initializers.items() if name in graph.weights and _is_matrix(array)
-    ]
-    gathered = {node.inputs[0] for node in graph.nodes if node.operator == "Gather"}
-    sources = [(name, array) for name, array in matrices if name in gathered]
-    nodes, arrays = list(graph.nodes), dict(graph.initializers)
-    for name, array in matrices:
-        for source, other in sources:
-            if name not in gathered and array.shape == other.shape[::-1] and np.array_equal(array, other.T):
-                number = min(node.number for node in graph.nodes if name in node.inputs)
-                label = f"{source}.transposed"
-                transpose = OnnxNode(label, "Transpose", "", graph.nodes[0].opset, (source,), (name,), {}, number)
-                nodes.insert(0, transpose)
-                del arrays[name]
-                break
-    return replace(graph, nodes=tuple(nodes), initializers=arrays)
-
-
-def _is_matrix(array: np.ndarray) -> bool:
-    return array.dtype.kind == "f" and array.ndim == 2 and min(array.shape) > 1 and bool((array != array.flat[0]).any())
-
-
-def _renamed(node: OnnxNode, names: Mapping[str, str]) -> OnnxNode:
-    if not names.keys() & set(node.inputs):
-        return node
-    return replace(node, inputs=tuple(names.get(name, name) for name in node.inputs))
-
-
-# Which initializers of an ONNX graph are trained: parameters, moving statistics, or constants.
-
-TRAINED, STATISTICS, CONSTANT = "parameter", "statistics", "constant"
-# Where operators take weights: Constant nodes there are parameters too, as some exporters write them.
-WEIGHTS = {
-    **dict.fromkeys(("Conv", "ConvTranspose", "Gemm", "LayerNormalization", "InstanceNormalization"), (1, 2)),
-    **dict.fromkeys(("MatMul", "PRelu"), (1,)),
-    "BatchNormalization": (1, 2),
-    "GroupNormalization": (1, 2),
-    **dict.fromkeys(("LSTM", "GRU", "RNN"), (1, 2, 3)),
-}
-STATES = dict.fromkeys(("LSTM", "GRU", "RNN"), (5, 6))  # where layers take what they start from: zeros are not learnt
-LOWEST_WEIGHT = -1e4  # masks of attention add numbers below this
-HIGHEST_OF_MASKS = -9.0  # in masks of two numbers, 0 and one below this
-# Names that exporters make for results of their own arithmetic; parameters have names of layers.
-COMPUTED = re.compile(r"_?(?:val|scalar_tensor_default|onnx::\w+|const\w*?)_?\d+", re.IGNORECASE)
-
-
-def roles_of(graph: OnnxGraph) -> dict[str, str]:
-    """The role of each initializer, by name.
-
-    A parameter is a float with axes that an operator reads as a value. Numbers without axes, masks, and what an
-    operator must know at import (shapes, scales) are constants, so are values of Constant nodes that are no weights,
-    and one number in all places that an exporter computed, like the scale of attention.
-    """
-    uses = defaultdict[str, list[tuple[OnnxNode, int]]](list)
-    for node in graph.all_nodes():
-        for position, name in enumerate(node.inputs):
-            uses[name].append((node, position))
-    inner = {name for node in graph.nodes for part in node.graphs for name in part.captures}
-    arrays = dict(_arrays(graph))
-    return {
-        name: _role(name, array, uses[name], name in graph.weights or name in inner) for name, array in arrays.items()
-    }
-
-
-def _arrays(graph: OnnxGraph) -> Iterator[tuple[str, np.ndarray]]:
-    yield from graph.initializers.items()
-    for node in graph.nodes:
-        for part in node.graphs:
-            yield from _arrays(part)
-
-
-def _role(name: str, array: np.ndarray, uses: list[tuple[OnnxNode, int]], is_initializer: bool) -> str:
-    if array.dtype.kind != "f" or not array.size or not array.ndim:
-        return CONSTANT
-    if any(node.op_type == "BatchNormalization" and position > 2 for node, position in uses):
-        return STATISTICS
-    is_at_weight = any(position in WEIGHTS.get(node.op_type, ()) for node, position in uses)
-    if not is_at_weight and (not is_initializer or _is_computed(name, array)):
-        return CONSTANT
-    reads = [(RULES[node.operator], position) for node, position in uses if node.operator in RULES]
-    if all(rule.is_static(position) for rule, position in reads):
-        return CONSTANT
-    starts = all(position in STATES.get(node.op_type, ()) for node, position in uses) and not array.any()
-    return CONSTANT if starts or _is_mask(array) else TRAINED
-
-
-def _is_computed(name: str, array: np.ndarray) -> bool:
-    return COMPUTED.fullmatch(name) is not None and bool((array == array.flat[0]).all())
-
-
-def _is_mask(array: np.ndarray) -> bool:
-    """Whether it has numbers that no weight has: infinite ones, and those that make attention ignore a position."""
-    if not np.isfinite(array).all() or bool((array < LOWEST_WEIGHT).any()):
-        return True
-    lowest = float(array.min())
-    return lowest < HIGHEST_OF_MASKS and bool(np.isin(array, (0.0, lowest)).all())
-
 
 # All reasons why a graph cannot be imported, in one error.
 
@@ -264,18 +82,31 @@ class OnnxNetwork(Cell):
         path: the .onnx file
         output: the output that is trained; the first one of floats if empty
         logits: leave out a Softmax at the end, which losses of logits apply themselves
+        train: names or patterns of tensors that are trained, whatever the file has as evidence
+        constant: names or patterns of tensors that are not trained
+        untie: tensors of several layers that are one parameter for each; null decides by evidence, [] keeps all
     """
 
-    def __init__(self, path: Annotated[str, Rule(path=True)], output: str = "", logits: bool = True) -> None:
+    def __init__(
+        self,
+        path: Annotated[str, Rule(path=True)],
+        output: str = "",
+        logits: bool = True,
+        train: tuple[str, ...] = (),
+        constant: tuple[str, ...] = (),
+        untie: tuple[str, ...] | None = None,
+    ) -> None:
         super().__init__()
         self.file = Path(path).absolute()
-        self.graph = imported(self.file, output, logits)
+        self.graph = imported(self.file, output, logits, untie)
         require_supported(self.graph)
         register_lines(self.file, self.graph)
+        roles = roles_of(self.graph, train, constant)
+        LOG.info("%s: %s", self.file.name, summary(roles, lost_parameters(self.graph)))
         parameters = {}
-        for name, role in roles_of(self.graph).items():
-            if role != CONSTANT:
-                parameters[name] = Parameter(self.graph.initializers[name], name, role == TRAINED)
+        for name, role in roles.items():
+            if role.kind != CONSTANT:
+                parameters[name] = Parameter(self.graph.initializers[name], name, role.kind == TRAINED)
                 self.insert_param_to_cell(name, parameters[name], check_name=False)
         self.graph = self.graph.without_initializers(parameters)  # arrays that the first step replaces
         self._values = values_of(self.graph, parameters)
@@ -385,13 +216,15 @@ class OnnxNetwork(Cell):
         return ops.Cast()(x, declared.dtype)
 
 
-def imported(path: Path, output: str = "", logits: bool = True) -> OnnxGraph:
+def imported(path: Path, output: str = "", logits: bool = True, untie: Sequence[str] | None = None) -> OnnxGraph:
     """The part of a file that a network is made of: what its output needs, without a Softmax at its end."""
-    graph = without_copies(read_model(path))
     try:
-        graph = main_part(graph, output)
+        made = own_tensors(read_model(path), untie)
+        graph = main_part(made.graph, output)
     except ConfigError as error:
         raise error.add(file=path) from None
+    if made.copies:
+        LOG.info("%s: equal weights of several layers are a parameter for each: %s", path.name, some([*made.copies], 4))
     return _without_softmax(graph, path) if logits else graph
 
 

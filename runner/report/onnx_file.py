@@ -23,17 +23,9 @@ from runner.experiment.build import samples_of
 from runner.experiment.evaluate import saved_values
 from runner.experiment.run import run_environment
 from runner.importer.file import OnnxGraph, OnnxNode, read_model, with_all_outputs
-from runner.importer.network import (
-    CONSTANT,
-    NO_GRADIENT,
-    AllValues,
-    OnnxNetwork,
-    is_quantized,
-    main_part,
-    roles_of,
-    unsupported,
-    without_copies,
-)
+from runner.importer.network import NO_GRADIENT, AllValues, OnnxNetwork, is_quantized, main_part, unsupported
+from runner.importer.roles import CONSTANT, roles_of
+from runner.importer.tensors import own_tensors
 from runner.observe.tolerance import Measures, Tolerance, measure
 from runner.report.record import open_console, print_line, print_table
 from runner.types import TensorType
@@ -56,7 +48,7 @@ def inspect_model(args: Namespace) -> int:
 
 def inspect(path: Path, graph: OnnxGraph) -> dict[str, Any]:
     """What `--json` prints. `trainable` is false when operators are missing; `reason` then says why."""
-    graph = without_copies(graph)
+    graph = own_tensors(graph).graph
     try:
         part, reason = main_part(graph), None
     except ConfigError as error:
@@ -78,9 +70,9 @@ def inspect(path: Path, graph: OnnxGraph) -> dict[str, Any]:
 
 def _parameters(graph: OnnxGraph) -> Iterator[dict[str, Any]]:
     for name, role in roles_of(graph).items():
-        if role != CONSTANT:
+        if role.kind != CONSTANT:
             array = graph.initializers[name]
-            yield {"name": name, "type": str(TensorType.of(array)), "size": array.size, "role": role}
+            yield {"name": name, "type": str(TensorType.of(array)), "size": array.size, "role": role.kind}
 
 
 def _operators(graph: OnnxGraph, missing: dict[str, Any]) -> Iterator[dict[str, Any]]:

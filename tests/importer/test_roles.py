@@ -12,7 +12,7 @@ def test_equal_numbers_that_the_exporter_computed_are_constants(tmp_path):
         "val_1": np.full(1, 0.5),
         "val_2": np.zeros((1, 4)),
         "val_3": np.ones((3, 4)),  # a folded weight, by its place
-        "val_4": np.arange(4.0),  # it may be a part of a table of positions
+        "val_4": np.array([0.5, -1.0, 2.0, 0.25]),  # it may be a part of a table of positions
         "scale": np.full(1, 0.5),
         "bias": np.zeros(4),
     }

@@ -45,7 +45,8 @@ class Sample:
         totals = {}
         for name, places in self.facts["initializers"].items():
             shape = self.gradients[name].shape
-            parts = [(gradients[part], layout) for part, layout in places if part in gradients]
+            own = [] if any(part == name for part, _ in places) else [[name, "same"]]  # of a token for all samples
+            parts = [(gradients[part], layout) for part, layout in [*own, *places] if part in gradients]
             totals[name] = sum(_as_parameter(part, layout, shape) for part, layout in parts)
         return totals
 
@@ -69,8 +70,6 @@ def _as_parameter(gradient: np.ndarray, layout: str, shape: tuple[int, ...]) -> 
             return gradient.T
         case "channels last":
             return gradient.transpose(2, 3, 1, 0)
-        case "repeated":
-            return gradient.sum(0, keepdims=True)
         case "first rows":
             rows = gradient.reshape(-1, shape[1])
             return np.pad(rows, ((0, shape[0] - len(rows)), (0, 0)))
