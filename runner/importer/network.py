@@ -102,7 +102,7 @@ class OnnxNetwork(Cell):
         require_supported(self.graph)
         register_lines(self.file, self.graph)
         roles = roles_of(self.graph, train, constant)
-        LOG.info("%s: %s", self.file.name, summary(roles, lost_parameters(self.graph)))
+        LOG.warning("%s: %s", self.file.name, summary(roles, lost_parameters(self.graph)))
         parameters = {}
         for name, role in roles.items():
             if role.kind != CONSTANT:
@@ -224,7 +224,7 @@ def imported(path: Path, output: str = "", logits: bool = True, untie: Sequence[
     except ConfigError as error:
         raise error.add(file=path) from None
     if made.copies:
-        LOG.info("%s: equal weights of several layers are a parameter for each: %s", path.name, some([*made.copies], 4))
+        LOG.warning("%s: equal weights of several layers are a parameter for each: %s", path.name, some([*made.copies], 4))
     return _without_softmax(graph, path) if logits else graph
 
 

@@ -26,6 +26,7 @@ from runner.importer.tensors import (
 )
 
 TRAINED, STATISTICS, CONSTANT = "parameter", "statistics", "constant"
+STATIC = "the operators that read it need it when the network is imported"
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class _Evidence:
         if self.arrays[name].dtype.kind != "f" or not self.arrays[name].size:
             return "only tensors of floats can be trained"
         if self.is_static(name):
-            return "the operators that read it need it when the network is imported"
+            return STATIC
         return None
 
     def role(self, name: str) -> Role:
@@ -249,7 +250,7 @@ def _is_repeated_kernel(of: _Evidence, name: str, uses: list[Use]) -> bool:
 
 
 def _is_weight(of: _Evidence, name: str, uses: list[Use]) -> bool:
-    return of.is_weight(name)
+    return of.is_weight(name) and of.arrays[name].ndim > 0
 
 
 def _scales(of: _Evidence, name: str, uses: list[Use]) -> bool:
@@ -328,10 +329,10 @@ def _always(of: _Evidence, name: str, uses: list[Use]) -> bool:
 FINDINGS: Sequence[Finding] = (
     (_is_not_written, Role(CONSTANT, "the value of a Constant node, which is no weight of a layer")),
     (_is_helper, Role(CONSTANT, "a scale of 1 or shift of 0 before those of the normalization")),
-    (_is_named_number, Role(TRAINED, "a number that the exporter named as a parameter or buffer", True)),
-    (_is_number, Role(CONSTANT, "a number without axes")),
     (_is_repeated_kernel, Role(CONSTANT, "one filter for every channel", True)),
     (_is_weight, Role(TRAINED, "the weight or bias of a layer")),
+    (_is_named_number, Role(TRAINED, "a number that the exporter named as a parameter or buffer", True)),
+    (_is_number, Role(CONSTANT, "a number without axes")),
     (_scales, Role(TRAINED, "the scale or shift of a normalization")),
     (_is_computed, Role(CONSTANT, "one number in all places, which the exporter computed")),
     (_is_mask, Role(CONSTANT, "a mask: infinite or large negative numbers")),

@@ -6,9 +6,10 @@ sample. `own_tensors` undoes that as far as the file has evidence: what PyTorch 
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from typing import TypeAlias
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from runner.errors import ConfigError, known_names
 from runner.importer.file import ExportedCall, OnnxGraph, OnnxNode
 
 PARAMETER, BUFFER = "PARAMETER", "BUFFER"  # the kinds of a signature
+MayUntie: TypeAlias = Callable[[str], bool]  # whether a tensor of this name may become several
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,17 +31,36 @@ class Untied:
 def own_tensors(graph: OnnxGraph, untie: Sequence[str] | None = None) -> Untied:
     """The graph with one tensor for each parameter.
 
-    `untie` are names or patterns of tensors that get a copy for each node that reads them; None decides by evidence.
+    `untie` are names or patterns of tensors of which each layer that reads one gets a copy; None decides by evidence.
+    Tensors with one number in all places are always separate: so fresh scales are, and they are no ties.
     Raises ConfigError for a pattern that no tensor with several readers has.
     """
-    plain, copies = _without_identities(graph, untie is None)
     if untie is not None:
-        plain, more = _untied(plain, untie)
-    elif plain.signature and any(node.call for node in plain.nodes):
-        plain, more = _as_noted(plain)
+        require_known("network.untie", untie, _shared(graph))
+
+    def may_untie(name: str) -> bool:
+        return untie is None or matches(name, untie)
+
+    plain, copies = _without_identities(graph, may_untie)
+    if plain.signature and any(node.call for node in plain.nodes):
+        plain, more = _as_noted(plain, may_untie)
+        copies |= more
     else:
-        plain, more = _with_own_weights(plain)
-    return Untied(_with_single_rows(_without_transposes(plain)), {**copies, **more})
+        plain = _with_own_weights(plain)
+    if untie:
+        plain, more = _untied(plain, untie)
+        copies |= more
+    return Untied(_with_single_rows(_without_transposes(plain)), copies)
+
+
+def _shared(graph: OnnxGraph) -> dict[str, list[tuple[int, int, str]]]:
+    """The weights that several nodes read, with the places: numbers of node and input, and a name for a copy."""
+    places = defaultdict[str, list[tuple[int, int, str]]](list)
+    for node in graph.nodes:
+        for k, name in enumerate(node.inputs):
+            if name in graph.weights and graph.initializers[name].dtype.kind == "f":
+                places[name].append((node.number, k, f"{node.name}.{name}"))
+    return {name: found for name, found in places.items() if len(found) > 1}
 
 
 def targets(graph: OnnxGraph, kind: str) -> set[str]:
@@ -60,7 +81,7 @@ def is_uniform(array: np.ndarray) -> bool:
 # Copies by Identity nodes, as PyTorch's older exporter writes parameters with equal elements.
 
 
-def _without_identities(graph: OnnxGraph, by_evidence: bool) -> tuple[OnnxGraph, dict[str, str]]:
+def _without_identities(graph: OnnxGraph, may_untie: MayUntie) -> tuple[OnnxGraph, dict[str, str]]:
     """The graph without Identity nodes of initializers.
 
     Each becomes a tensor of its own where the tensors were equal by chance: all elements are equal, as in the scales of
@@ -78,7 +99,7 @@ def _without_identities(graph: OnnxGraph, by_evidence: bool) -> tuple[OnnxGraph,
             continue
         copy = node.outputs[0]
         uniform = is_uniform(arrays[source])
-        if uniform or (by_evidence and modules.are_copies(source, copy)):
+        if uniform or (may_untie(source) and modules.are_copies(source, copy)):
             arrays[copy] = arrays[source].copy()
             weights.add(copy)
             if not uniform:
@@ -129,7 +150,7 @@ class _Modules:
 # Files with PyTorch's notes: each call of its operators names the parameters that it passes.
 
 
-def _as_noted(graph: OnnxGraph) -> tuple[OnnxGraph, dict[str, str]]:
+def _as_noted(graph: OnnxGraph, may_untie: MayUntie) -> tuple[OnnxGraph, dict[str, str]]:
     """The graph with the parameters that the notes name, under these names.
 
     A call that passes a parameter reads a tensor of that name; or one of another name, which the exporter computed of
@@ -143,10 +164,13 @@ def _as_noted(graph: OnnxGraph) -> tuple[OnnxGraph, dict[str, str]]:
     added: list[tuple[int, OnnxNode]] = []
     copies: dict[str, str] = {}
     packed: set[str] = set()
+    shared = _shared(graph)
     for noted, group in calls.items():
         call = _Call(graph, noted, group)
         packed.update(call.packed)
         for name, target in call.claims.items():
+            if name in shared and not (is_uniform(arrays[name]) or may_untie(name)):
+                continue
             if target not in arrays:
                 arrays[target] = arrays[name].copy()
                 copies[target] = name
@@ -291,7 +315,7 @@ KINDS = {
 }
 
 
-def _with_own_weights(graph: OnnxGraph) -> tuple[OnnxGraph, dict[str, str]]:
+def _with_own_weights(graph: OnnxGraph) -> OnnxGraph:
     """The graph with a weight of its own for each layer, where a file has one for all that are equal by chance.
 
     So PyTorch writes fresh scales and biases, without Identity nodes: the scale of a normalization is its variance too.
@@ -306,7 +330,7 @@ def _with_own_weights(graph: OnnxGraph) -> tuple[OnnxGraph, dict[str, str]]:
             label = f"{node.layer}.{kinds[node.number, k]}"
             is_layer = node.layer and labels[label] == 1
             owners[name].append((node.number, k, label if is_layer else f"{node.name}.{kinds[node.number, k]}"))
-    return _with_copies(graph, owners), {}
+    return _with_copies(graph, owners)
 
 
 def _with_copies(graph: OnnxGraph, owners: Mapping[str, Sequence[tuple[int, int, str]]]) -> OnnxGraph:
@@ -341,14 +365,7 @@ def _kind(node: OnnxNode, position: int, name: str) -> str:
 
 def _untied(graph: OnnxGraph, patterns: Sequence[str]) -> tuple[OnnxGraph, dict[str, str]]:
     """The graph with a copy of each of these tensors for every node that reads it; the first node keeps its name."""
-    places = defaultdict[str, list[tuple[int, int, str]]](list)
-    for node in graph.nodes:
-        for k, name in enumerate(node.inputs):
-            if name in graph.weights:
-                places[name].append((node.number, k, f"{node.name}.{name}"))
-    shared = {name: claims for name, claims in places.items() if len(claims) > 1}
-    require_known("network.untie", patterns, shared)
-    chosen = {name: claims for name, claims in shared.items() if matches(name, patterns)}
+    chosen = {name: claims for name, claims in _shared(graph).items() if matches(name, patterns)}
     copies = {label: name for name, claims in chosen.items() for _, _, label in claims[1:]}
     return _with_copies(graph, chosen), copies
 
@@ -362,8 +379,8 @@ def require_known(key: str, patterns: Sequence[str], names: Collection[str]) -> 
     """Raise ConfigError for a pattern that fits none of the names."""
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
-            what = "no tensor of the ONNX file has this name"
-            raise ConfigError(what, key=key, value=pattern, **known_names(pattern, [*names]))
+            rows = known_names(pattern, [*names]) if names else {"allowed": "none: no tensor has several readers"}
+            raise ConfigError("no such tensor of the ONNX file", key=key, value=pattern, **rows)
 
 
 # Embeddings that are also the last layer, and tokens that are written for every sample.
@@ -414,11 +431,12 @@ def _with_single_rows(graph: OnnxGraph) -> OnnxGraph:
         if array is None or name not in weights or not _is_repeated(array, rows):
             continue
         lost = lost_parameters(graph)
-        row, shape = lost[0] if len(lost) == 1 else f"{name}.row", f"{name}.shape"
+        row, shape, repeated = lost[0] if len(lost) == 1 else name, f"{name}.shape", f"{name}.repeated"
+        del arrays[name]
         arrays |= {row: array[:1].copy(), shape: np.asarray(array.shape, np.int64)}
         weights.add(row)
-        nodes.insert(0, _computed(graph, "Expand", f"{name}.repeated", (row, shape), name))
-        del arrays[name]
+        expand = _computed(graph, "Expand", repeated, (row, shape), name)
+        nodes = [replace(expand, outputs=(repeated,)), *(_renamed(node, {name: repeated}) for node in nodes)]
     return replace(graph, nodes=tuple(nodes), initializers=arrays, weights=weights & arrays.keys())
 
 

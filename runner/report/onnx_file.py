@@ -5,7 +5,7 @@
 
 import json
 from argparse import Namespace
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -24,7 +24,7 @@ from runner.experiment.evaluate import saved_values
 from runner.experiment.run import run_environment
 from runner.importer.file import OnnxGraph, OnnxNode, read_model, with_all_outputs
 from runner.importer.network import NO_GRADIENT, AllValues, OnnxNetwork, is_quantized, main_part, unsupported
-from runner.importer.roles import CONSTANT, roles_of
+from runner.importer.roles import CONSTANT, STATIC, roles_of
 from runner.importer.tensors import own_tensors
 from runner.observe.tolerance import Measures, Tolerance, measure
 from runner.report.record import open_console, print_line, print_table
@@ -53,7 +53,7 @@ def inspect(path: Path, graph: OnnxGraph) -> dict[str, Any]:
         part, reason = main_part(graph), None
     except ConfigError as error:
         part, reason = graph, error.what
-    missing = unsupported(part)
+    missing, tensors = unsupported(part), list(_tensors(part))
     if missing and reason is None:
         reason = NO_GRADIENT if is_quantized(missing) else f"not supported: {', '.join(sorted(missing))}"
     return {
@@ -61,18 +61,25 @@ def inspect(path: Path, graph: OnnxGraph) -> dict[str, Any]:
         "opsets": {node.domain or "ai.onnx": node.opset for node in graph.all_nodes()},
         "inputs": [str(value) for value in graph.inputs],
         "outputs": [str(value) for value in graph.outputs],
-        "parameters": list(_parameters(part)),
+        "parameters": [row for row in tensors if row["role"] != CONSTANT],
+        "constants": [row for row in tensors if row["role"] == CONSTANT],
         "operators": list(_operators(part, missing)),
         "trainable": reason is None,
         "reason": reason,
     }
 
 
-def _parameters(graph: OnnxGraph) -> Iterator[dict[str, Any]]:
+def _tensors(graph: OnnxGraph) -> Iterator[dict[str, Any]]:
+    """The tensors of floats that operators read as values, with their roles, reasons and nodes."""
+    readers = defaultdict[str, list[str]](list)
+    for node in graph.all_nodes():
+        for name in node.reads:
+            readers[name].append(node.name)
     for name, role in roles_of(graph).items():
-        if role.kind != CONSTANT:
-            array = graph.initializers[name]
-            yield {"name": name, "type": str(TensorType.of(array)), "size": array.size, "role": role.kind}
+        array = graph.initializers.get(name)
+        if array is not None and array.dtype.kind == "f" and role.reason != STATIC:
+            about = {"name": name, "type": str(TensorType.of(array)), "size": array.size, "nodes": readers[name]}
+            yield about | {"role": role.kind, "reason": role.reason, "in_doubt": role.in_doubt}
 
 
 def _operators(graph: OnnxGraph, missing: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -91,15 +98,25 @@ def _print_content(found: dict[str, Any]) -> None:
             print_line(console, f"  {key[:-1]:<8} {value}")
     parameters = found["parameters"]
     total = sum(one["size"] for one in parameters)
-    rows = [([one["name"], one["type"], one["role"]], "") for one in parameters]
-    title = f"{len(parameters)} parameters, {total:,} elements"
-    print_table(console, [("name", ""), ("type", ""), ("role", "")], rows, title)
+    rows = [_tensor_row(one) for one in (*parameters, *found["constants"])]
+    title = f"{len(parameters)} parameters, {total:,} elements; {len(found['constants'])} constants"
+    print_table(console, [("name", ""), ("type", ""), ("role", ""), ("why", ""), ("where", "")], rows, title)
+    if any(one["in_doubt"] for one in (*parameters, *found["constants"])):
+        print_line(
+            console, "where it is in doubt: network.train=[NAME, ...] and network.constant=[NAME, ...] overrule it"
+        )
     rows = [_operator_row(one) for one in found["operators"]]
     print_table(console, [("operator", ""), ("nodes", ""), ("", ""), ("where", "")], rows, "Operators")
     if found["trainable"]:
         print_line(console, f"can be trained: runner network=onnx network.path={found['file']} dataset=...", "green")
     else:
         print_line(console, f"cannot be trained: {found['reason']}", "bold red")
+
+
+def _tensor_row(one: dict[str, Any]) -> tuple[list[str], str]:
+    why = f"in doubt: {one['reason']}" if one["in_doubt"] else one["reason"]
+    where = some(one["nodes"], PLACES) if len(one["nodes"]) > 1 else ""
+    return [one["name"], one["type"], one["role"], why, where], "yellow" if one["in_doubt"] else ""
 
 
 def _operator_row(one: dict[str, Any]) -> tuple[list[str], str]:

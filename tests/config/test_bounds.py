@@ -18,7 +18,8 @@ Key = tuple[str, tuple[Any, ...], Rule]
 LONG = "a" * 300
 # Texts that are no paths; what a new key is, is to be decided here or by its rule.
 NO_PATHS = {
-    *("network.name", "network.freeze", "network.output", "metrics.name", "dataset.url", "hydra.sweeper.study_name"),
+    *("network.name", "network.freeze", "network.output", "network.train", "network.constant", "network.untie"),
+    *("metrics.name", "dataset.url", "hydra.sweeper.study_name"),
     *("dataset.inputs", "dataset.target", "dataset.features", "dataset.categorical", "dataset.delimiter"),
 }
 # Paths as overrides: the group that has the key, and the key. Those with a validator of their own are here too.

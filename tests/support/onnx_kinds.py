@@ -45,8 +45,7 @@ class Sample:
         totals = {}
         for name, places in self.facts["initializers"].items():
             shape = self.gradients[name].shape
-            own = [] if any(part == name for part, _ in places) else [[name, "same"]]  # of a token for all samples
-            parts = [(gradients[part], layout) for part, layout in [*own, *places] if part in gradients]
+            parts = [(gradients[part], layout) for part, layout in places if part in gradients]
             totals[name] = sum(_as_parameter(part, layout, shape) for part, layout in parts)
         return totals
 
