@@ -224,7 +224,8 @@ def imported(path: Path, output: str = "", logits: bool = True, untie: Sequence[
     except ConfigError as error:
         raise error.add(file=path) from None
     if made.copies:
-        LOG.warning("%s: equal weights of several layers are a parameter for each: %s", path.name, some([*made.copies], 4))
+        names = some([*made.copies], 4)
+        LOG.warning("%s: equal weights of several layers are a parameter for each: %s", path.name, names)
     return _without_softmax(graph, path) if logits else graph
 
 

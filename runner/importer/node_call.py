@@ -198,9 +198,28 @@ class NodeCall:
         """A setting that is a list; files have one number without axes too."""
         return self.setting(name, None if given is None else given.reshape(-1), default)
 
-    def known(self, name: str) -> Known:
-        """An input, by its name in the rule, if it is known when the network is imported."""
-        position = self.rule.inputs.index(name)
+    def axis(self, default: int, ndim: int, name: str = "axis") -> int:
+        """An attribute that is one of `ndim` axes, from 0. Raises ConfigError for one out of range."""
+        return self.axes([self.attribute(name, default)], ndim)[0]
+
+    def axes(self, given: Iterable[int], ndim: int) -> list[int]:
+        """Different axes of `ndim` ones, from 0. Raises ConfigError for one out of range, and for one given twice."""
+        given = list(given)
+        if any(not -ndim <= axis < ndim for axis in given):
+            allowed = f"{-ndim} to {ndim - 1}" if ndim else "none, since the operand has no axes"
+            raise self.error("an axis is out of range", axes=given, allowed=allowed)
+        found = [int(axis) % ndim for axis in given]
+        if len(set(found)) < len(found):
+            raise self.error("an axis is given twice", axes=given)
+        return found
+
+    def computes(self, name: str, value: Value) -> bool:
+        """Whether an input, by its name in the rule, is computed by the network: no parameter, and not known."""
+        return self.known(name) is None and not isinstance(value, Parameter)
+
+    def known(self, which: str | int) -> Known:
+        """An input, by its name in the rule or its position, if it is known when the network is imported."""
+        position = self.rule.inputs.index(which) if isinstance(which, str) else which
         value = self._values.get(self.node.inputs[position]) if position < len(self.node.inputs) else None
         return value if isinstance(value, np.ndarray) else None
 

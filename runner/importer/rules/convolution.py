@@ -383,9 +383,14 @@ def col2im(call: NodeCall, x: Value, image_shape: np.ndarray, block_shape: np.nd
 def batch_normalization(call: NodeCall, x: Value, scale: Value, bias: Value, mean: Value, variance: Value) -> Value:
     """Each channel less its mean, divided by its deviation: of the batch in training, which the statistics follow.
 
-    A layer whose scale and bias are frozen keeps its statistics and uses them, also in training.
+    A layer whose scale and bias are frozen keeps its statistics and uses them, also in training; so does one whose
+    statistics the network computes, through which gradients flow.
     """
     epsilon, momentum = call.attribute("epsilon", 1e-5), call.attribute("momentum", 0.9)
+    if call.computes("mean", mean) or call.computes("variance", variance):
+        centred = x - per_channel(mean, x.ndim)
+        scaled: Value = centred * per_channel(scale * ops.Rsqrt()(variance + epsilon), x.ndim)
+        return scaled + per_channel(bias, x.ndim)
     image = x if x.ndim in (2, 4) else reshaped(x, (*x.shape[:2], math.prod(x.shape[2:]), 1))
     learns = call.training and not keeps_statistics(scale, bias)
     op = ops.BatchNorm(learns, epsilon, float(np.float32(1.0) - np.float32(momentum)))
@@ -413,7 +418,7 @@ def dropout(call: NodeCall, x: Value, ratio: np.ndarray | None = None, training_
 @onnx_operator("LayerNormalization")
 def layer_normalization(call: NodeCall, x: Value, scale: Value, bias: Value | None = None) -> Any:
     """x less its mean, divided by its deviation, over the axes from `axis` on."""
-    axis, epsilon = call.attribute("axis", -1) % x.ndim, call.attribute("epsilon", 1e-5)
+    axis, epsilon = call.axis(-1, x.ndim), call.attribute("epsilon", 1e-5)
     shape = x.shape[axis:]
     scale = _of_shape(scale, shape)
     bias = Tensor(np.zeros(shape, x.dtype.numpy)) if bias is None else _of_shape(bias, shape)
@@ -430,7 +435,7 @@ def _of_shape(value: Value, shape: tuple[int, ...]) -> Value:
 @onnx_operator("RMSNormalization")
 def rms_normalization(call: NodeCall, x: Value, scale: Value) -> Value:
     """x divided by the root of its mean square, over the axes from `axis` on."""
-    axis, epsilon = call.attribute("axis", -1) % x.ndim, call.attribute("epsilon", 1e-5)
+    axis, epsilon = call.axis(-1, x.ndim), call.attribute("epsilon", 1e-5)
     square: Value = ops.ReduceMean(True)(ops.Square()(x), tuple(range(axis, x.ndim)))
     return x * ops.Rsqrt()(square + epsilon) * scale
 
@@ -467,7 +472,7 @@ def _in_groups(x: Value, groups: int, epsilon: float) -> Value:
 @onnx_operator("LpNormalization")
 def lp_normalization(call: NodeCall, x: Value) -> Value:
     """x divided by its norm along an axis, of p = 1 or 2; zeros stay zeros."""
-    axis, p = call.attribute("axis", -1) % x.ndim, call.choice("p", 2, 1, 2)
+    axis, p = call.axis(-1, x.ndim), call.choice("p", 2, 1, 2)
     total: Value = ops.ReduceSum(True)(ops.Abs()(x) if p == 1 else ops.Square()(x), axis)
     norm: Value = ops.Select()(ops.Equal()(total, 0.0), ops.OnesLike()(total), total)
     return x / (norm if p == 1 else ops.Sqrt()(norm))

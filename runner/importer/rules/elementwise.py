@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from runner import ops
-from runner.core.values import Parameter, Tensor, Value
+from runner.core.values import Tensor, Value
 from runner.importer.node_call import NodeCall, onnx_operator
 from runner.types import Shape
 
@@ -83,12 +83,14 @@ for _name, _kind in BINARY.items():
 
 @onnx_operator("Pow")
 def power(call: NodeCall, x: Value, y: Value) -> Value:
-    """x to the power y, with broadcasting."""
-    known = y.asnumpy() if isinstance(y, Tensor) and not isinstance(y, Parameter) else None
+    """x to the power y, with broadcasting, in the type of x."""
+    known = call.known("y")
     if known is not None and known.size == 1 and x.dtype.is_float and y.ndim <= x.ndim:
         kind = POWERS.get(known.item())
         if kind is not None:
             return kind()(x)  # type: ignore[no-any-return]
+    if y.dtype.is_float and not x.dtype.is_float:  # a fraction of a whole number is cut once, at the end
+        return ops.Cast()(ops.Pow()(ops.Cast()(x, y.dtype), y), x.dtype)
     return ops.Pow()(x, y if y.dtype is x.dtype else ops.Cast()(y, x.dtype))
 
 
@@ -269,9 +271,9 @@ def log_softmax(call: NodeCall, x: Value) -> Value:
 def _along_axis(call: NodeCall, x: Value, kind: Callable[[int], Any]) -> Value:
     result: Value
     if call.opset >= 13:
-        result = kind(call.attribute("axis", -1))(x)
+        result = kind(call.axis(-1, x.ndim))(x)
         return result
-    axis = call.attribute("axis", 1) % x.ndim
+    axis = call.axis(1, x.ndim)
     rows = int(np.prod(x.shape[:axis], dtype=np.int64))
     result = kind(-1)(reshaped(x, (rows, x.size // rows)))
     return reshaped(result, x.shape)

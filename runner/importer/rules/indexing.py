@@ -15,7 +15,7 @@ from runner.importer.rules.elementwise import reshaped
 @onnx_operator("Gather")
 def gather(call: NodeCall, data: Value, indices: Value) -> Value:
     """The slices of data at positions along `axis`; negative ones count from the end."""
-    axis = axis_of(call, call.attribute("axis", 0), data.ndim)
+    axis = call.axis(0, data.ndim)
     known = call.known("indices")
     if known is None:
         return ops.Gather(axis)(data, indices)
@@ -30,7 +30,7 @@ def gather(call: NodeCall, data: Value, indices: Value) -> Value:
 @onnx_operator("GatherElements")
 def gather_elements(call: NodeCall, data: Value, indices: Value) -> Value:
     """The elements of data at positions along `axis`, in the shape of the positions."""
-    axis = axis_of(call, call.attribute("axis", 0), data.ndim)
+    axis = call.axis(0, data.ndim)
     return ops.GatherD(axis)(data, indices)
 
 
@@ -60,7 +60,7 @@ def slice_(
     first, last = call.numbers("starts", starts), call.numbers("ends", ends)
     if first is None or last is None:
         raise call.error("a slice needs starts and ends")
-    named = [axis_of(call, axis, data.ndim) for axis in call.numbers("axes", axes, range(len(first)))]
+    named = call.axes(call.numbers("axes", axes, range(len(first))), data.ndim)
     by = [1] * len(first) if steps is None else steps.tolist()
     if not len(first) == len(last) == len(named) == len(by) == len(set(named)) or 0 in by:
         rows = {"starts": first, "ends": last, "axes": named, "steps": by}
@@ -77,20 +77,20 @@ def compress(call: NodeCall, data: Value, condition: np.ndarray) -> Value:
     axis = call.attribute("axis", None)
     if axis is None:
         data, axis = ops.Reshape()(data, (-1,)), 0
-    return taken(call, data, axis_of(call, axis, data.ndim), np.flatnonzero(condition))
+    return taken(call, data, call.axis(0, data.ndim), np.flatnonzero(condition))
 
 
 @onnx_operator("ReverseSequence")
 def reverse_sequence(call: NodeCall, data: Value, sequence_lens: Value) -> Value:
     """The first elements of each sample in reverse order, as many as its length says."""
-    axes = (axis_of(call, call.attribute(name, k), data.ndim) for name, k in (("time_axis", 0), ("batch_axis", 1)))
+    axes = call.axis(0, data.ndim, "time_axis"), call.axis(1, data.ndim, "batch_axis")
     return ops.ReverseSequence(*axes)(data, sequence_lens)
 
 
 @onnx_operator("CenterCropPad", static=("shape",))
 def center_crop_pad(call: NodeCall, data: Value, shape: np.ndarray) -> Value:
     """The middle of data in axes that get shorter, and zeros around it in axes that get longer."""
-    axes = [axis_of(call, axis, data.ndim) for axis in call.attribute("axes", tuple(range(data.ndim)))]
+    axes = call.axes(call.attribute("axes", range(data.ndim)), data.ndim)
     lengths = dict(zip(axes, (int(n) for n in shape), strict=True))
     ranges, paddings = list(map(range, data.shape)), [(0, 0)] * data.ndim
     for axis, length in lengths.items():
@@ -101,13 +101,6 @@ def center_crop_pad(call: NodeCall, data: Value, shape: np.ndarray) -> Value:
             paddings[axis] = missing // 2, missing - missing // 2
     part = sliced(data, ranges)
     return ops.Pad(tuple(paddings))(part) if any(map(sum, paddings)) else part
-
-
-def axis_of(call: NodeCall, axis: int, ndim: int) -> int:
-    """An axis from 0. Raises a located error for one out of range."""
-    if not -ndim <= axis < ndim:
-        raise call.error("an axis is out of range", axis=axis, allowed=f"{-ndim} to {ndim - 1}")
-    return int(axis) % ndim
 
 
 def one_number(call: NodeCall, given: np.ndarray, name: str) -> int:
@@ -179,7 +172,7 @@ def _as_range(positions: np.ndarray) -> range | None:
 @onnx_operator("ScatterElements")
 def scatter_elements(call: NodeCall, data: Value, indices: Value, updates: Value) -> Value:
     """Data with the elements at positions along `axis` replaced, added to, multiplied, or limited by updates."""
-    axis = axis_of(call, call.attribute("axis", 0), data.ndim)
+    axis = call.axis(0, data.ndim)
     if indices.ndim != data.ndim or indices.shape != updates.shape:
         rows = {"data": data.type, "indices": indices.type, "updates": updates.type}
         raise call.error("indices and updates must have one shape, with the axes of data", **rows)
@@ -234,7 +227,7 @@ def _reduced(reduction: str, data: Value, positions: Value, updates: Value) -> V
 def one_hot(call: NodeCall, indices: Value, depth: np.ndarray, values: np.ndarray) -> Value:
     """Vectors of `depth` elements along `axis`: the second of two known values at the index, else the first one."""
     count, numbers = one_number(call, depth, "depth"), ops.Cast()(indices, dt.int64)
-    axis = axis_of(call, call.attribute("axis", -1), indices.ndim + 1)
+    axis = call.axis(-1, indices.ndim + 1)
     if count < 1 or values.shape != (2,):
         raise call.error("needs a positive depth and two values", depth=count, values=values.shape)
     off, on = Tensor(values[0]), Tensor(values[1])

@@ -17,7 +17,7 @@ from runner import dtype as dt, ops
 from runner.core.values import Tensor, Value
 from runner.importer.node_call import NodeCall, onnx_operator
 from runner.importer.rules.elementwise import reshaped, spread, swapped
-from runner.importer.rules.indexing import axis_of, one_number
+from runner.importer.rules.indexing import one_number
 from runner.types import Shape
 
 # Products of matrices.
@@ -333,6 +333,15 @@ SUMS: dict[str, Reduction] = {
 }
 
 
+# What is left of these without axes to reduce: their function of each element.
+UNREDUCED: dict[str, Callable[[Value], Any]] = {
+    "ReduceL1": lambda x: ops.Abs()(x),
+    "ReduceL2": lambda x: ops.Abs()(x),
+    "ReduceSumSquare": lambda x: ops.Square()(x),
+    "ReduceLogSum": lambda x: ops.Log()(x),
+}
+
+
 def log_sum_exp(x: Value, axes: tuple[int, ...], keep: bool) -> Any:
     """log(sum(exp(x))), without overflow."""
     largest = ops.StopGradient()(ops.ReduceMax(True)(x, axes))
@@ -344,8 +353,8 @@ def _declare(name: str, reduction: Reduction) -> None:
     def rule(call: NodeCall, x: Value, axes: np.ndarray | None = None) -> Any:
         chosen = call.numbers("axes", axes)
         if not chosen and call.attribute("noop_with_empty_axes", 0):
-            return x
-        along = tuple(sorted(axis % x.ndim for axis in chosen)) if chosen else tuple(range(x.ndim))
+            return UNREDUCED[name](x) if name in UNREDUCED else x
+        along = tuple(sorted(call.axes(chosen, x.ndim))) if chosen else tuple(range(x.ndim))
         return reduction(x, along, bool(call.attribute("keepdims", 1)))
 
     rule.__doc__ = f"{name.removeprefix('Reduce')} over axes, which are known at import; over all axes without them."
@@ -362,7 +371,7 @@ for _name, _reduction in SUMS.items():
 @onnx_operator("TopK", static=("k",))
 def top_k(call: NodeCall, x: Value, k: np.ndarray | None = None) -> tuple[Value, Value]:
     """The largest (or with largest=0 the smallest) elements along `axis`, in order, and their positions."""
-    axis = axis_of(call, call.attribute("axis", -1), x.ndim)
+    axis = call.axis(-1, x.ndim)
     count = call.attribute("k") if k is None else one_number(call, k, "k")
     if not 1 <= count <= x.shape[axis]:
         raise call.error("k is out of range", k=count, allowed=f"1 to {x.shape[axis]}", x=x.type)
@@ -383,7 +392,7 @@ def arg_min(call: NodeCall, data: Value) -> Value:
 
 
 def _extremum(call: NodeCall, data: Value, kind: type[ops.Argmax | ops.Argmin]) -> Value:
-    axis = axis_of(call, call.attribute("axis", 0), data.ndim)
+    axis = call.axis(0, data.ndim)
     is_last = bool(call.attribute("select_last_index", 0))
     position: Value = kind(axis, dt.int64)(ops.ReverseV2(axis)(data) if is_last else data)
     if is_last:
@@ -394,7 +403,7 @@ def _extremum(call: NodeCall, data: Value, kind: type[ops.Argmax | ops.Argmin]) 
 @onnx_operator("CumSum", static=("axis",))
 def cum_sum(call: NodeCall, x: Value, axis: np.ndarray) -> Value:
     """The sums of the elements up to each one along an axis that is known at import."""
-    at = axis_of(call, one_number(call, axis, "axis"), x.ndim)
+    (at,) = call.axes([one_number(call, axis, "axis")], x.ndim)
     return ops.CumSum(bool(call.attribute("exclusive", 0)), bool(call.attribute("reverse", 0)))(x, at)
 
 

@@ -11,7 +11,6 @@ from runner import dtype as dt, ops
 from runner.core.values import Tensor, Value
 from runner.host.machine import require_memory
 from runner.importer.node_call import NodeCall, onnx_operator
-from runner.importer.rules.indexing import axis_of
 
 # Positions and weights along one axis that is resized, in Float32 as onnxruntime computes them.
 
@@ -115,7 +114,7 @@ def resize(
     coordinates = call.choice("coordinate_transformation_mode", "half_pixel", *COORDINATES)
     nearest = call.choice("nearest_mode", "round_prefer_floor", *NEAREST)
     given = call.attribute("axes", tuple(range(x.ndim)))
-    axes = [axis_of(call, axis, x.ndim) for axis in given]
+    axes = call.axes(given, x.ndim)
     is_sized = sizes is not None and sizes.size > 0
     found = _sized(call, x, axes, sizes) if is_sized else _scaled(call, x, axes, scales)
     return _interpolated(call, x, found, coordinates, nearest)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -61,8 +60,7 @@ def reshape(call: NodeCall, x: Value, shape: np.ndarray) -> Value:
 @onnx_operator("Flatten")
 def flatten(call: NodeCall, x: Value) -> Value:
     """x as a matrix: the axes before `axis`, and those from it on."""
-    axis = call.attribute("axis", 1)
-    axis += x.ndim if axis < 0 else 0
+    axis = call.axis(1, x.ndim + 1) if call.attribute("axis", 1) >= 0 else call.axis(1, x.ndim)
     return reshaped(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
 
 
@@ -70,7 +68,7 @@ def flatten(call: NodeCall, x: Value) -> Value:
 def squeeze(call: NodeCall, x: Value, axes: np.ndarray | None = None) -> Value:
     """x without axes of length 1."""
     chosen = call.numbers("axes", axes)
-    gone = {axis % x.ndim for axis in chosen} if chosen is not None else {k for k, n in enumerate(x.shape) if n == 1}
+    gone = [k for k, n in enumerate(x.shape) if n == 1] if chosen is None else call.axes(chosen, x.ndim)
     if any(x.shape[axis] != 1 for axis in gone):
         raise call.error("only axes of length 1 can be removed", axes=sorted(gone), shape=x.shape)
     return reshaped(x, tuple(n for k, n in enumerate(x.shape) if k not in gone))
@@ -81,7 +79,7 @@ def unsqueeze(call: NodeCall, x: Value, axes: np.ndarray | None = None) -> Value
     """x with new axes of length 1."""
     chosen = call.numbers("axes", axes) or []
     ndim = x.ndim + len(chosen)
-    new, lengths = {axis % ndim for axis in chosen}, iter(x.shape)
+    new, lengths = call.axes(chosen, ndim), iter(x.shape)
     return reshaped(x, tuple(1 if k in new else next(lengths) for k in range(ndim)))
 
 
@@ -95,10 +93,11 @@ def transpose(call: NodeCall, x: Value) -> Value:
 @onnx_operator("Concat")
 def concat(call: NodeCall, *xs: Value) -> Value:
     """Values one after another along an axis."""
-    if call.attribute("axis") != 0 and call.other_batch is not None:
+    (axis,) = call.axes([call.attribute("axis")], max(x.ndim for x in xs))
+    if axis != 0 and call.other_batch is not None:
         xs = _of_one_batch(call, xs, call.other_batch)
     parts = [x for x in xs if x.ndim > 1 or x.size] or list(xs[:1])
-    return parts[0] if len(parts) == 1 else ops.Concat(call.attribute("axis"))(tuple(parts))
+    return parts[0] if len(parts) == 1 else ops.Concat(axis)(tuple(parts))
 
 
 def _of_one_batch(call: NodeCall, xs: tuple[Value, ...], other: OtherBatch) -> tuple[Value, ...]:
@@ -106,16 +105,15 @@ def _of_one_batch(call: NodeCall, xs: tuple[Value, ...], other: OtherBatch) -> t
     if not any(x.ndim and x.shape[0] == other.rows for x in xs):
         return xs
     return tuple(
-        spread(_first(x), (other.rows, *x.shape[1:])) if other.is_constant(name, x.shape) and _has_equal_rows(x) else x
-        for name, x in zip(call.node.inputs, xs, strict=True)
+        spread(_first(x), (other.rows, *x.shape[1:]))
+        if other.is_constant(name, x.shape) and (x.shape[0] == 1 or _has_equal_rows(call.known(k)))
+        else x
+        for k, (name, x) in enumerate(zip(call.node.inputs, xs, strict=True))
     )
 
 
-def _has_equal_rows(x: Value) -> bool:
-    if x.shape[0] == 1:
-        return True
-    array = x.asnumpy() if isinstance(x, Tensor) else None
-    return array is not None and bool((array == array[:1]).all())
+def _has_equal_rows(known: np.ndarray | None) -> bool:
+    return known is not None and bool((known == known[:1]).all())
 
 
 def _first(x: Value) -> Value:
@@ -125,7 +123,7 @@ def _first(x: Value) -> Value:
 @onnx_operator("Split", static=("sizes",))
 def split(call: NodeCall, x: Value, sizes: np.ndarray | None = None) -> tuple[Value, ...]:
     """Parts of x along an axis, of equal or given lengths."""
-    axis = call.attribute("axis", 0) % x.ndim
+    axis = call.axis(0, x.ndim)
     length, count = x.shape[axis], call.attribute("num_outputs", call.outputs)
     each = -(-length // count)
     lengths = call.numbers("split", sizes) or [min(each, length - k * each) for k in range(count)]
@@ -248,7 +246,7 @@ def pad(
 
 def _pairs(call: NodeCall, pads: list[int] | None, axes: np.ndarray | None, ndim: int) -> list[tuple[int, int]]:
     """(before, after) for each axis. Raises ConfigError when they do not fit."""
-    chosen = _axes(call, [*range(ndim)] if axes is None else axes.tolist(), ndim)
+    chosen = call.axes(range(ndim) if axes is None else axes.tolist(), ndim)
     given = [*(pads or ())]
     if len(given) != 2 * len(chosen):
         raise call.error("needs two pads for each axis", pads=given, axes=chosen)
@@ -256,13 +254,6 @@ def _pairs(call: NodeCall, pads: list[int] | None, axes: np.ndarray | None, ndim
     for axis, low, high in zip(chosen, given[: len(chosen)], given[len(chosen) :], strict=True):
         pairs[axis] = int(low), int(high)
     return pairs
-
-
-def _axes(call: NodeCall, axes: Sequence[int], ndim: int) -> list[int]:
-    """Axes as numbers from 0. Raises ConfigError for others than those of `ndim` axes."""
-    if any(not -ndim <= axis < ndim for axis in axes):
-        raise call.error("an axis is out of range", axes=axes, allowed=f"{-ndim} to {ndim - 1}")
-    return [axis % ndim for axis in axes]
 
 
 def _cropped(call: NodeCall, data: Value, removed: tuple[tuple[int, int], ...]) -> Value:
