@@ -113,6 +113,7 @@ class OnnxNetwork(Cell):
         self._calls = {id(g): self._calls_of(g) for g in _graphs(self.graph)}
         self.other_batch: OtherBatch | None = None
         self._shapes: dict[tuple[TensorType, ...], dict[str, Shape]] = {}
+        self._seen: dict[str, Shape] | None = None  # collects the shapes of values, also in branches
         self._known: dict[tuple[TensorType, ...], dict[str, np.ndarray]] = {}  # what nodes compute from shapes
 
     @property
@@ -162,25 +163,25 @@ class OnnxNetwork(Cell):
     def _shapes_for(self, types: Sequence[TensorType]) -> dict[str, Shape]:
         """The shapes of all values for inputs of these types."""
         found: dict[str, Shape] = {}
-
-        def shapes(*inputs: Value) -> Value:
-            values = self._values_for(inputs)
-            found.update({name: tuple(value.shape) for name, value in values.items()})
-            return self._result(values)
-
-        trace(shapes, types, "shapes")
+        self.__dict__["_seen"] = found
+        try:
+            trace(lambda *inputs: self._result(self._values_for(inputs)), types, "shapes")
+        finally:
+            self.__dict__["_seen"] = None
         return found
 
     def execute(self, graph: OnnxGraph, outer: Mapping[str, Any], inputs: Sequence[Any]) -> tuple[Any, ...]:
         """The outputs of a graph inside of a node, which reads values of the graph around it."""
         own = {value.name: x for value, x in zip(graph.inputs, inputs, strict=True)}
-        values = self._executed(graph, {**outer, **graph.initializers, **own})
+        values = self._executed(graph, {**outer, **own})
         return tuple(value_of(values, value.name) for value in graph.outputs)
 
     def _executed(self, graph: OnnxGraph, values: Values, known: Mapping[str, Any] = NOTHING) -> Values:
         for call in self._calls[id(graph)]:
             if not (known and known.keys() & set(call.node.outputs)):
                 call.execute(values)
+        if self._seen is not None:
+            self._seen.update({name: tuple(value.shape) for name, value in values.items()})
         return values
 
     def change_outputs(self, weight: Parameter, before: int, now: int) -> None:
@@ -224,7 +225,8 @@ def imported(path: Path, output: str = "", logits: bool = True, untie: Sequence[
     except ConfigError as error:
         raise error.add(file=path) from None
     if made.copies:
-        LOG.warning("%s: equal weights of several layers are a parameter for each: %s", path.name, some([*made.copies], 4))
+        names = some([*made.copies], 4)
+        LOG.warning("%s: equal weights of several layers are a parameter for each: %s", path.name, names)
     return _without_softmax(graph, path) if logits else graph
 
 
