@@ -518,7 +518,7 @@ def _element_type(code: int, name: str) -> np.dtype[Any]:
         found = None
     if found is None or found.name not in kinds:
         label = onnx.TensorProto.DataType.Name(code) if code in onnx.TensorProto.DataType.values() else code
-        hint = "a model in Float32; of a quantized model, the original" if "INT4" in str(label) else None
+        hint = "a model in Float32; of a quantized model, the original" if re.search("INT4|FLOAT", str(label)) else None
         allowed = ", ".join(sorted(kinds))
         raise ConfigError("an element type is not supported", tensor=name, value=label, allowed=allowed, hint=hint)
     return found

@@ -14,6 +14,7 @@ from runner.core.values import Parameter, Tensor, Value
 from runner.errors import ConfigError, ShapeError, known_names, some
 from runner.host.console import LOG
 from runner.importer.file import OnnxGraph, OnnxNode, OnnxValue, read_model
+from runner.importer.float_types import in_float32
 from runner.importer.node_call import NodeCall, OtherBatch, Values, register_lines, value_of, values_of
 from runner.importer.roles import CONSTANT, TRAINED, roles_of, summary
 from runner.importer.rules import RULES
@@ -103,6 +104,7 @@ class OnnxNetwork(Cell):
         register_lines(self.file, self.graph)
         roles = roles_of(self.graph, train, constant)
         LOG.warning("%s: %s", self.file.name, summary(roles, lost_parameters(self.graph)))
+        self.graph = in_float32(self.graph, [x for x, role in roles.items() if role.kind != CONSTANT], self.file)
         parameters = {}
         for name, role in roles.items():
             if role.kind != CONSTANT:
@@ -212,9 +214,7 @@ class OnnxNetwork(Cell):
             rows = {"input": declared, "given": x.type, "file": self.file}
             repair = "a transform of the dataset that makes this shape, or a model exported with free axes"
             raise ShapeError("an input of an ONNX file has another shape", **rows, repair=repair)
-        if declared.dtype is None or x.dtype is declared.dtype or (x.dtype.is_float and declared.dtype.is_float):
-            return x
-        return ops.Cast()(x, declared.dtype)
+        return x if declared.dtype in (None, x.dtype) else ops.Cast()(x, declared.dtype)
 
 
 def imported(path: Path, output: str = "", logits: bool = True, untie: Sequence[str] | None = None) -> OnnxGraph:

@@ -15,6 +15,7 @@ import numpy as np
 
 from runner.errors import ConfigError, known_names
 from runner.importer.file import ExportedCall, OnnxGraph, OnnxNode
+from runner.importer.float_types import as_used
 
 PARAMETER, BUFFER = "PARAMETER", "BUFFER"  # the kinds of a signature
 MayUntie: TypeAlias = Callable[[str], bool]  # whether a tensor of this name may become several
@@ -35,6 +36,7 @@ def own_tensors(graph: OnnxGraph, untie: Sequence[str] | None = None) -> Untied:
     Tensors with one number in all places are always separate: so fresh scales are, and they are no ties.
     Raises ConfigError for a pattern that no tensor with several readers has.
     """
+    graph = as_used(graph)
     if untie is not None:
         require_known("network.untie", untie, _shared(graph))
 
