@@ -39,7 +39,7 @@ class OnnxValue:
     shape: tuple[int | str, ...] | None
 
     def __str__(self) -> str:
-        lengths = "unknown shape" if self.shape is None else f"[{', '.join(map(str, self.shape))}]"
+        lengths = " of unknown shape" if self.shape is None else f"[{', '.join(map(str, self.shape))}]"
         return f"{self.name}: {self.dtype or 'unknown type'}{lengths}"
 
 

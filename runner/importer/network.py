@@ -15,7 +15,17 @@ from runner.errors import ConfigError, ShapeError, known_names, some
 from runner.host.console import LOG
 from runner.importer.file import OnnxGraph, OnnxNode, OnnxValue, read_model
 from runner.importer.float_types import in_float32
-from runner.importer.node_call import NodeCall, OtherBatch, Values, register_lines, value_of, values_of
+from runner.importer.node_call import (
+    LOST,
+    NodeCall,
+    OnnxRule,
+    OtherBatch,
+    Values,
+    refuse,
+    register_lines,
+    value_of,
+    values_of,
+)
 from runner.importer.roles import CONSTANT, TRAINED, roles_of, summary
 from runner.importer.rules import RULES
 from runner.importer.tensors import lost_parameters, own_tensors
@@ -41,18 +51,25 @@ def unsupported(graph: OnnxGraph) -> dict[str, list[OnnxNode]]:
     return dict(found)
 
 
+# The rule of an operator that has none, which is refused before its node is executed.
+REFUSED = OnnxRule("", lambda call, *inputs: (LOST,) * call.outputs, (), frozenset(), True)
+
+
 def require_supported(graph: OnnxGraph) -> None:
-    """Raise ConfigError that lists all operators without a rule, with their nodes."""
+    """Raise ConfigError that lists all operators without a rule, with their nodes, or collect it."""
     missing = unsupported(graph)
-    if not missing:
-        return
+    if missing:
+        refuse(_missing(missing))
+
+
+def _missing(missing: Mapping[str, list[OnnxNode]]) -> ConfigError:
     if is_quantized(missing):
         rows = {"operators": ", ".join(sorted(missing)), "repair": "import the model from before quantization"}
-        raise ConfigError(NO_GRADIENT, **rows)
+        return ConfigError(NO_GRADIENT, **rows)
     lines = [_line(operator, nodes) for operator, nodes in sorted(missing.items())]
     repair = "`runner inspect FILE` lists all operators; a model exported with other ones"
     what = f"{len(missing)} operator{'s' if len(missing) > 1 else ''} of an ONNX file cannot be imported"
-    raise ConfigError(what, operators="\n".join(lines), repair=repair)
+    return ConfigError(what, operators="\n".join(lines), repair=repair)
 
 
 def is_quantized(operators: Iterable[str]) -> bool:
@@ -124,7 +141,7 @@ class OnnxNetwork(Cell):
         return self.file, *self.graph.files
 
     def _calls_of(self, graph: OnnxGraph) -> tuple[NodeCall, ...]:
-        return tuple(NodeCall(node, RULES[node.operator], self, self.file) for node in graph.nodes)
+        return tuple(NodeCall(node, RULES.get(node.operator, REFUSED), self, self.file) for node in graph.nodes)
 
     def construct(self, *inputs: Value) -> Value:
         return self._result(self.values(*inputs))
@@ -166,8 +183,13 @@ class OnnxNetwork(Cell):
         """The shapes of all values for inputs of these types."""
         found: dict[str, Shape] = {}
         self.__dict__["_seen"] = found
+
+        def shapes(*inputs: Value) -> tuple[()]:
+            self._values_for(inputs)
+            return ()
+
         try:
-            trace(lambda *inputs: self._result(self._values_for(inputs)), types, "shapes")
+            trace(shapes, types, "shapes")
         finally:
             self.__dict__["_seen"] = None
         return found
@@ -183,7 +205,7 @@ class OnnxNetwork(Cell):
             if not (known and known.keys() & set(call.node.outputs)):
                 call.execute(values)
         if self._seen is not None:
-            self._seen.update({name: tuple(value.shape) for name, value in values.items()})
+            self._seen.update({name: tuple(value.shape) for name, value in values.items() if value is not LOST})
         return values
 
     def change_outputs(self, weight: Parameter, before: int, now: int) -> None:
