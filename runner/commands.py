@@ -250,11 +250,14 @@ exit codes
 def inspect(parser: Parser) -> None:
     """`runner inspect`."""
     parser.description = """\
-Show the inputs, outputs, parameters and operators of an ONNX file, and whether network=onnx can train it: operators
-that are not supported are listed with the nodes where they occur. Nothing of the file is executed."""
+Show the inputs, outputs, parameters and operators of an ONNX file, and whether network=onnx can train it: a training
+step is traced, differentiated and lowered for two batch sizes, as a run makes it, but without data. All reasons against
+it are listed with their nodes. Free axes get lengths, which are shown; where only data can tell, it says so. Nothing of
+the file is executed."""
     parser.epilog = """\
 exit codes
-  0 it can be trained   2 it cannot, or wrong usage   7 a damaged file, or external data that are not beside it"""
+  0 it can be trained   2 it cannot, or only a run can tell, or wrong usage
+  7 a damaged file, or external data that are not beside it"""
     parser.add_argument("file", type=path, metavar="FILE", help="an .onnx file")
     parser.flags.add_argument("--json", action="store_true", help="one JSON object")
 

@@ -39,7 +39,7 @@ class OnnxValue:
     shape: tuple[int | str, ...] | None
 
     def __str__(self) -> str:
-        lengths = "unknown shape" if self.shape is None else f"[{', '.join(map(str, self.shape))}]"
+        lengths = " of unknown shape" if self.shape is None else f"[{', '.join(map(str, self.shape))}]"
         return f"{self.name}: {self.dtype or 'unknown type'}{lengths}"
 
 
@@ -104,6 +104,14 @@ class OnnxNode:
         inner = [name for graph in self.graphs for name in graph.captures]
         return {name for name in (*self.inputs, *inner) if name}
 
+    def renamed(self, names: Mapping[str, str]) -> "OnnxNode":
+        """The node, with its graphs, that reads values under other names."""
+        if not self.reads & names.keys():
+            return self
+        inputs = tuple([names.get(name, name) for name in self.inputs])
+        attributes = {k: x.renamed(names) if isinstance(x, OnnxGraph) else x for k, x in self.attributes.items()}
+        return replace(self, inputs=inputs, attributes=attributes)
+
     def __str__(self) -> str:
         return f"{self.operator}({', '.join(self.inputs)}) -> {', '.join(self.outputs)}"
 
@@ -153,6 +161,12 @@ class OnnxGraph:
         outputs = tuple(value for value in self.outputs if value.name == output)
         inputs = tuple(value for value in self.inputs if value.name in needed)
         return replace(self, nodes=tuple(reversed(kept)), initializers=arrays, inputs=inputs, outputs=outputs)
+
+    def renamed(self, names: Mapping[str, str]) -> "OnnxGraph":
+        """The graph, also inside of its nodes, that reads values under other names."""
+        nodes = tuple([node.renamed(names) for node in self.nodes])
+        outputs = tuple([replace(value, name=names.get(value.name, value.name)) for value in self.outputs])
+        return replace(self, nodes=nodes, outputs=outputs)
 
     def without_initializers(self, names: Container[str]) -> "OnnxGraph":
         """The graph without these arrays, which are held elsewhere."""
@@ -331,7 +345,7 @@ def read_model(path: Path) -> OnnxGraph:
     """
     model = _parsed(path, read_bytes(path, MAX_BYTES))
     try:
-        graph = _Reader(path, _opsets(model)).graph(inlined(model).graph)
+        graph = _Reader(path, _opsets(model)).main_graph(inlined(model).graph)
         return replace(graph, producer=model.producer_name, signature=_signature(model.graph))
     except (ConfigError, DataError) as error:
         raise error.add(file=path) from None
@@ -381,6 +395,14 @@ class _Reader:
 
     def __init__(self, path: Path, opsets: Mapping[str, int]) -> None:
         self.opsets, self.external, self.count = opsets, ExternalData(path), 0
+        self.moved: dict[str, np.ndarray] = {}  # from graphs inside of nodes to the outermost one
+        self.moved_weights: set[str] = set()
+
+    def main_graph(self, proto: onnx.GraphProto) -> OnnxGraph:
+        """The graph of the file, with the initializers of the graphs inside of it, which are weights like others."""
+        graph = self.graph(proto)
+        arrays = {**self.moved, **graph.initializers}
+        return replace(graph, initializers=arrays, weights={*graph.weights, *self.moved_weights})
 
     def graph(self, proto: onnx.GraphProto) -> OnnxGraph:
         arrays: dict[str, np.ndarray] = {}
@@ -430,7 +452,7 @@ class _Reader:
             case Kinds.TENSOR:
                 return self._array(proto.t)
             case Kinds.GRAPH:
-                return self.graph(proto.g)
+                return self._inner(self.graph(proto.g))
             case Kinds.FLOATS:
                 return tuple(proto.floats)
             case Kinds.INTS:
@@ -438,6 +460,14 @@ class _Reader:
             case Kinds.STRINGS:
                 return tuple(text.decode(errors="replace") for text in proto.strings)
         return None  # a rule that reads it reports the attribute as missing
+
+    def _inner(self, graph: OnnxGraph) -> OnnxGraph:
+        """A graph inside of a node, whose initializers are moved out of it; two branches may have one name for them."""
+        arrays = graph.initializers
+        names = {name: f"{name}.{len(self.moved)}" if name in self.moved else name for name in arrays}
+        self.moved |= {names[name]: array for name, array in arrays.items()}
+        self.moved_weights |= {names[name] for name in graph.weights}
+        return replace(graph, initializers={}, weights=()).renamed(names)
 
     def _array(self, tensor: onnx.TensorProto) -> np.ndarray:
         """The elements of a tensor. Raises DataError when their number is not that of its shape."""
@@ -488,7 +518,7 @@ def _element_type(code: int, name: str) -> np.dtype[Any]:
         found = None
     if found is None or found.name not in kinds:
         label = onnx.TensorProto.DataType.Name(code) if code in onnx.TensorProto.DataType.values() else code
-        hint = "a model in Float32; of a quantized model, the original" if "INT4" in str(label) else None
+        hint = "a model in Float32; of a quantized model, the original" if re.search("INT4|FLOAT", str(label)) else None
         allowed = ", ".join(sorted(kinds))
         raise ConfigError("an element type is not supported", tensor=name, value=label, allowed=allowed, hint=hint)
     return found

@@ -14,7 +14,18 @@ from runner.core.values import Parameter, Tensor, Value
 from runner.errors import ConfigError, ShapeError, known_names, some
 from runner.host.console import LOG
 from runner.importer.file import OnnxGraph, OnnxNode, OnnxValue, read_model
-from runner.importer.node_call import NodeCall, OtherBatch, Values, register_lines, value_of, values_of
+from runner.importer.float_types import in_float32
+from runner.importer.node_call import (
+    LOST,
+    NodeCall,
+    OnnxRule,
+    OtherBatch,
+    Values,
+    refuse,
+    register_lines,
+    value_of,
+    values_of,
+)
 from runner.importer.roles import CONSTANT, TRAINED, roles_of, summary
 from runner.importer.rules import RULES
 from runner.importer.tensors import lost_parameters, own_tensors
@@ -40,18 +51,25 @@ def unsupported(graph: OnnxGraph) -> dict[str, list[OnnxNode]]:
     return dict(found)
 
 
+# The rule of an operator that has none, which is refused before its node is executed.
+REFUSED = OnnxRule("", lambda call, *inputs: (LOST,) * call.outputs, (), frozenset(), True)
+
+
 def require_supported(graph: OnnxGraph) -> None:
-    """Raise ConfigError that lists all operators without a rule, with their nodes."""
+    """Raise ConfigError that lists all operators without a rule, with their nodes, or collect it."""
     missing = unsupported(graph)
-    if not missing:
-        return
+    if missing:
+        refuse(_missing(missing))
+
+
+def _missing(missing: Mapping[str, list[OnnxNode]]) -> ConfigError:
     if is_quantized(missing):
         rows = {"operators": ", ".join(sorted(missing)), "repair": "import the model from before quantization"}
-        raise ConfigError(NO_GRADIENT, **rows)
+        return ConfigError(NO_GRADIENT, **rows)
     lines = [_line(operator, nodes) for operator, nodes in sorted(missing.items())]
     repair = "`runner inspect FILE` lists all operators; a model exported with other ones"
     what = f"{len(missing)} operator{'s' if len(missing) > 1 else ''} of an ONNX file cannot be imported"
-    raise ConfigError(what, operators="\n".join(lines), repair=repair)
+    return ConfigError(what, operators="\n".join(lines), repair=repair)
 
 
 def is_quantized(operators: Iterable[str]) -> bool:
@@ -103,6 +121,7 @@ class OnnxNetwork(Cell):
         register_lines(self.file, self.graph)
         roles = roles_of(self.graph, train, constant)
         LOG.warning("%s: %s", self.file.name, summary(roles, lost_parameters(self.graph)))
+        self.graph = in_float32(self.graph, [x for x, role in roles.items() if role.kind != CONSTANT], self.file)
         parameters = {}
         for name, role in roles.items():
             if role.kind != CONSTANT:
@@ -113,6 +132,7 @@ class OnnxNetwork(Cell):
         self._calls = {id(g): self._calls_of(g) for g in _graphs(self.graph)}
         self.other_batch: OtherBatch | None = None
         self._shapes: dict[tuple[TensorType, ...], dict[str, Shape]] = {}
+        self._seen: dict[str, Shape] | None = None  # collects the shapes of values, also in branches
         self._known: dict[tuple[TensorType, ...], dict[str, np.ndarray]] = {}  # what nodes compute from shapes
 
     @property
@@ -121,7 +141,7 @@ class OnnxNetwork(Cell):
         return self.file, *self.graph.files
 
     def _calls_of(self, graph: OnnxGraph) -> tuple[NodeCall, ...]:
-        return tuple(NodeCall(node, RULES[node.operator], self, self.file) for node in graph.nodes)
+        return tuple(NodeCall(node, RULES.get(node.operator, REFUSED), self, self.file) for node in graph.nodes)
 
     def construct(self, *inputs: Value) -> Value:
         return self._result(self.values(*inputs))
@@ -162,25 +182,30 @@ class OnnxNetwork(Cell):
     def _shapes_for(self, types: Sequence[TensorType]) -> dict[str, Shape]:
         """The shapes of all values for inputs of these types."""
         found: dict[str, Shape] = {}
+        self.__dict__["_seen"] = found
 
-        def shapes(*inputs: Value) -> Value:
-            values = self._values_for(inputs)
-            found.update({name: tuple(value.shape) for name, value in values.items()})
-            return self._result(values)
+        def shapes(*inputs: Value) -> tuple[()]:
+            self._values_for(inputs)
+            return ()
 
-        trace(shapes, types, "shapes")
+        try:
+            trace(shapes, types, "shapes")
+        finally:
+            self.__dict__["_seen"] = None
         return found
 
     def execute(self, graph: OnnxGraph, outer: Mapping[str, Any], inputs: Sequence[Any]) -> tuple[Any, ...]:
         """The outputs of a graph inside of a node, which reads values of the graph around it."""
         own = {value.name: x for value, x in zip(graph.inputs, inputs, strict=True)}
-        values = self._executed(graph, {**outer, **graph.initializers, **own})
+        values = self._executed(graph, {**outer, **own})
         return tuple(value_of(values, value.name) for value in graph.outputs)
 
     def _executed(self, graph: OnnxGraph, values: Values, known: Mapping[str, Any] = NOTHING) -> Values:
         for call in self._calls[id(graph)]:
             if not (known and known.keys() & set(call.node.outputs)):
                 call.execute(values)
+        if self._seen is not None:
+            self._seen.update({name: tuple(value.shape) for name, value in values.items() if value is not LOST})
         return values
 
     def change_outputs(self, weight: Parameter, before: int, now: int) -> None:
@@ -211,9 +236,7 @@ class OnnxNetwork(Cell):
             rows = {"input": declared, "given": x.type, "file": self.file}
             repair = "a transform of the dataset that makes this shape, or a model exported with free axes"
             raise ShapeError("an input of an ONNX file has another shape", **rows, repair=repair)
-        if declared.dtype is None or x.dtype is declared.dtype or (x.dtype.is_float and declared.dtype.is_float):
-            return x
-        return ops.Cast()(x, declared.dtype)
+        return x if declared.dtype in (None, x.dtype) else ops.Cast()(x, declared.dtype)
 
 
 def imported(path: Path, output: str = "", logits: bool = True, untie: Sequence[str] | None = None) -> OnnxGraph:

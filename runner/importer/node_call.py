@@ -6,13 +6,15 @@ Before it: batches of another size than that of the file, and the table of rules
 import inspect
 import linecache
 import math
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
+from runner.core.current import Current
 from runner.core.interpreter import Eager, current
 from runner.core.source import SourceLine
 from runner.core.values import Parameter, Tensor, Value
@@ -158,6 +160,28 @@ class Network(Protocol):
         """The outputs of a graph inside of a node."""
 
 
+# Errors of nodes that are collected, as `runner inspect` needs all of them, instead of raised.
+
+REFUSALS: Current[list[RunnerError] | None] = Current("refusals", None)
+LOST = object()  # stands for what a refused node would compute, and what would be computed from it
+
+
+def refuse(error: RunnerError) -> None:
+    """Raise an error, or collect it inside of `collected`."""
+    refusals = REFUSALS.get()
+    if refusals is None:
+        raise error
+    refusals.append(error)
+
+
+@contextmanager
+def collected() -> Iterator[list[RunnerError]]:
+    """Context in which the errors of nodes are collected; what they would compute is `LOST`."""
+    refusals: list[RunnerError] = []
+    with REFUSALS.using(refusals):
+        yield refusals
+
+
 class NodeCall:
     """A node of an imported network, as its rule sees it."""
 
@@ -265,6 +289,19 @@ class NodeCall:
 
     def execute(self, values: Values) -> None:
         """Execute the node: its outputs are added to `values`."""
+        if REFUSALS.get() is None:
+            self._execute(values)
+            return
+        try:
+            if any(values.get(name) is LOST for name in self.node.reads):
+                values.update(dict.fromkeys(self.node.outputs, LOST))
+            else:
+                self._execute(values)
+        except RunnerError as error:
+            refuse(error)
+            values.update(dict.fromkeys(self.node.outputs, LOST))
+
+    def _execute(self, values: Values) -> None:
         self._values = values
         inputs = [value_of(values, name) if name else None for name in self.node.inputs]
         is_known = all(x is None or isinstance(x, np.ndarray) for x in inputs)
@@ -300,6 +337,10 @@ class NodeCall:
             made = self.rule.apply(self, *self._operands(inputs))
         except RunnerError as error:
             raise error.add(node=self.node.name, line=self.line) from None
+        except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
+            kinds = ", ".join(str(x.type) if isinstance(x, Value) else "known" for x in inputs if x is not None)
+            reason = f"{type(error).__name__}: {error}"
+            raise self.error("a node does not fit what it reads", reason=reason, operands=kinds) from error
         finally:
             interpreter.line = outer
             interpreter.scope.pop()

@@ -5,7 +5,7 @@ in other files the operator that reads a tensor, its name and its values are the
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -103,8 +103,7 @@ class _Evidence:
     """The graph, with what reads each value and what writes it."""
 
     def __init__(self, graph: OnnxGraph) -> None:
-        self.graph, self.arrays = graph, dict(_arrays(graph))
-        self.inner = {name for node in graph.nodes for part in node.graphs for name in part.captures}
+        self.graph, self.arrays = graph, graph.initializers
         self.inputs = {value.name for value in graph.inputs}
         self.writers = {name: node for node in graph.nodes for name in node.outputs}
         self.uses = defaultdict[str, list[Use]](list)
@@ -156,7 +155,7 @@ class _Evidence:
 
     def is_initializer(self, name: str) -> bool:
         """Whether it is an initializer of the file, and no Constant node."""
-        return name in self.graph.weights or name in self.inner
+        return name in self.graph.weights
 
     def moved(self, name: str) -> list[Use]:
         """What reads the elements of a value, also in another shape or order."""
@@ -206,14 +205,11 @@ class _Evidence:
         return any(map(self.scales, products)) or (bool(before) and any(map(self.is_normalized, node.inputs)))
 
 
-def _arrays(graph: OnnxGraph) -> Iterator[tuple[str, np.ndarray]]:
-    yield from graph.initializers.items()
-    for node in graph.nodes:
-        for part in node.graphs:
-            yield from _arrays(part)
-
-
 # Evidence in files without a signature, in the order in which it counts.
+
+
+def _is_our_constant(of: _Evidence, name: str, uses: list[Use]) -> bool:
+    return of.graph.producer == "runner" and name.startswith("const:")
 
 
 def _is_not_written(of: _Evidence, name: str, uses: list[Use]) -> bool:
@@ -327,6 +323,7 @@ def _always(of: _Evidence, name: str, uses: list[Use]) -> bool:
 
 
 FINDINGS: Sequence[Finding] = (
+    (_is_our_constant, Role(CONSTANT, "a constant in a network that runner exported")),
     (_is_not_written, Role(CONSTANT, "the value of a Constant node, which is no weight of a layer")),
     (_is_helper, Role(CONSTANT, "a scale of 1 or shift of 0 before those of the normalization")),
     (_is_repeated_kernel, Role(CONSTANT, "one filter for every channel", True)),

@@ -15,6 +15,7 @@ import numpy as np
 
 from runner.errors import ConfigError, known_names
 from runner.importer.file import ExportedCall, OnnxGraph, OnnxNode
+from runner.importer.float_types import as_used
 
 PARAMETER, BUFFER = "PARAMETER", "BUFFER"  # the kinds of a signature
 MayUntie: TypeAlias = Callable[[str], bool]  # whether a tensor of this name may become several
@@ -35,6 +36,7 @@ def own_tensors(graph: OnnxGraph, untie: Sequence[str] | None = None) -> Untied:
     Tensors with one number in all places are always separate: so fresh scales are, and they are no ties.
     Raises ConfigError for a pattern that no tensor with several readers has.
     """
+    graph = as_used(graph)
     if untie is not None:
         require_known("network.untie", untie, _shared(graph))
 
@@ -95,7 +97,7 @@ def _without_identities(graph: OnnxGraph, may_untie: MayUntie) -> tuple[OnnxGrap
     for node in graph.nodes:
         source = names.get(node.inputs[0], node.inputs[0]) if node.inputs else ""
         if node.operator != "Identity" or source not in arrays or node.outputs[0] in results:
-            kept.append(_renamed(node, names))
+            kept.append(node.renamed(names))
             continue
         copy = node.outputs[0]
         uniform = is_uniform(arrays[source])
@@ -107,12 +109,6 @@ def _without_identities(graph: OnnxGraph, may_untie: MayUntie) -> tuple[OnnxGrap
         else:
             names[copy] = source
     return replace(graph, nodes=tuple(kept), initializers=arrays, weights=weights), copies
-
-
-def _renamed(node: OnnxNode, names: Mapping[str, str]) -> OnnxNode:
-    if not names.keys() & set(node.inputs):
-        return node
-    return replace(node, inputs=tuple(names.get(name, name) for name in node.inputs))
 
 
 ANONYMOUS = re.compile(r"_?(?:val|scalar_tensor_default|onnx::\w+)_\d+")  # PyTorch's names of what it computes
@@ -176,7 +172,7 @@ def _as_noted(graph: OnnxGraph, may_untie: MayUntie) -> tuple[OnnxGraph, dict[st
                 copies[target] = name
             if arrays[target].shape == arrays[name].shape and np.array_equal(arrays[target], graph.initializers[name]):
                 for node in group:
-                    nodes[node.number] = _renamed(nodes[node.number], {name: target})
+                    nodes[node.number] = nodes[node.number].renamed({name: target})
         if call.bias and call.bias not in arrays:
             _add_bias(call, arrays, nodes, added)
     used = {name for node in (*nodes.values(), *(node for _, node in added)) for name in node.reads}
@@ -436,7 +432,7 @@ def _with_single_rows(graph: OnnxGraph) -> OnnxGraph:
         arrays |= {row: array[:1].copy(), shape: np.asarray(array.shape, np.int64)}
         weights.add(row)
         expand = _computed(graph, "Expand", repeated, (row, shape), name)
-        nodes = [replace(expand, outputs=(repeated,)), *(_renamed(node, {name: repeated}) for node in nodes)]
+        nodes = [replace(expand, outputs=(repeated,)), *(node.renamed({name: repeated}) for node in nodes)]
     return replace(graph, nodes=tuple(nodes), initializers=arrays, weights=weights & arrays.keys())
 
 

@@ -6,39 +6,46 @@
 import json
 from argparse import Namespace
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from runner import dtype as dt
 from runner.compile.session import Session
 from runner.config.check import check
 from runner.config.schema import RunConfig
 from runner.core.values import Tensor
 from runner.device import Device
-from runner.errors import ConfigError, MismatchError, some
+from runner.errors import ConfigError, MismatchError, RunnerError, some
 from runner.experiment.build import samples_of
 from runner.experiment.evaluate import saved_values
 from runner.experiment.run import run_environment
 from runner.importer.file import OnnxGraph, OnnxNode, read_model, with_all_outputs
-from runner.importer.network import NO_GRADIENT, AllValues, OnnxNetwork, is_quantized, main_part, unsupported
+from runner.importer.network import AllValues, OnnxNetwork, main_part, unsupported
 from runner.importer.roles import CONSTANT, STATIC, roles_of
 from runner.importer.tensors import own_tensors
+from runner.importer.trial import Promise, tried
 from runner.observe.tolerance import Measures, Tolerance, measure
 from runner.report.record import open_console, print_line, print_table
 from runner.types import TensorType
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 # `runner inspect FILE`: what an ONNX file has, and whether it can be trained here.
 
 PLACES = 3  # nodes shown for an operator
+PLACE = "node", "line", "scope"  # the rows of an error that say where it is
 
 
 def inspect_model(args: Namespace) -> int:
-    """Print inputs, outputs, parameters and operators. Returns 0 if it can be trained, otherwise 2."""
+    """Print inputs, outputs, parameters and operators. Returns 0 if a training step can be made, otherwise 2."""
     path = Path(args.file)
-    found = inspect(path, read_model(path))
+    found = inspect(path)
     if args.json:
         print(json.dumps(found, allow_nan=False))  # noqa: T201  output of the command
     else:
@@ -46,16 +53,33 @@ def inspect_model(args: Namespace) -> int:
     return 0 if found["trainable"] else ConfigError.exit_code
 
 
-def inspect(path: Path, graph: OnnxGraph) -> dict[str, Any]:
-    """What `--json` prints. `trainable` is false when operators are missing; `reason` then says why."""
+def inspect(path: Path) -> dict[str, Any]:
+    """What `--json` prints. `trainable` is false when no training step can be made; `reasons` then says why.
+
+    `rows` are the batch sizes, and `assumed` the lengths of free axes, for which one was made; `depends_on_data` says
+    that the reasons follow from lengths that only data have.
+    """
+    found = _content(path, read_model(path))
+    try:
+        trial = tried(path)
+    except ConfigError as error:
+        trial = Promise((), {}, [error])
+    return found | {
+        "rows": [*trial.rows],
+        "assumed": {**trial.lengths},
+        "trainable": bool(trial.rows),
+        "depends_on_data": trial.depends,
+        "reasons": _reasons(trial.refusals),
+    }
+
+
+def _content(path: Path, graph: OnnxGraph) -> dict[str, Any]:
     graph = own_tensors(graph).graph
     try:
-        part, reason = main_part(graph), None
-    except ConfigError as error:
-        part, reason = graph, error.what
-    missing, tensors = unsupported(part), list(_tensors(part))
-    if missing and reason is None:
-        reason = NO_GRADIENT if is_quantized(missing) else f"not supported: {', '.join(sorted(missing))}"
+        part = main_part(graph)
+    except ConfigError:  # a reason that the trial has too
+        part = graph
+    tensors = list(_tensors(part))
     return {
         "file": str(path),
         "opsets": {node.domain or "ai.onnx": node.opset for node in graph.all_nodes()},
@@ -63,10 +87,22 @@ def inspect(path: Path, graph: OnnxGraph) -> dict[str, Any]:
         "outputs": [str(value) for value in graph.outputs],
         "parameters": [row for row in tensors if row["role"] != CONSTANT],
         "constants": [row for row in tensors if row["role"] == CONSTANT],
-        "operators": list(_operators(part, missing)),
-        "trainable": reason is None,
-        "reason": reason,
+        "operators": list(_operators(part, unsupported(part))),
     }
+
+
+def _reasons(refusals: Sequence[RunnerError]) -> list[dict[str, Any]]:
+    """Refusals with their rows; those that say the same of several nodes are one."""
+    nodes = defaultdict[tuple[Any, ...], list[str]](list)
+    for error in refusals:
+        rows = tuple((label, text) for label, text in error.rows.items() if label not in PLACE)
+        nodes[error.what, rows].append(
+            ": ".join(error.rows[label] for label in ("node", "line") if label in error.rows)
+        )
+    return [
+        {"what": what, "rows": dict(rows), "nodes": list(dict.fromkeys(filter(None, places)))}
+        for (what, rows), places in nodes.items()
+    ]
 
 
 def _tensors(graph: OnnxGraph) -> Iterator[dict[str, Any]]:
@@ -107,10 +143,37 @@ def _print_content(found: dict[str, Any]) -> None:
         )
     rows = [_operator_row(one) for one in found["operators"]]
     print_table(console, [("operator", ""), ("nodes", ""), ("", ""), ("where", "")], rows, "Operators")
+    _print_verdict(console, found)
+
+
+def _print_verdict(console: "Console", found: dict[str, Any]) -> None:
+    lengths = ", ".join(f"{name} = {length}" for name, length in found["assumed"].items())
     if found["trainable"]:
         print_line(console, f"can be trained: runner network=onnx network.path={found['file']} dataset=...", "green")
+        batches = " and ".join(map(str, found["rows"]))
+        assumed = f", and {lengths}, which the data may have otherwise" if lengths else ""
+        print_line(console, f"  traced, differentiated and lowered for batches of {batches}{assumed}")
+        if found["reasons"]:
+            print_line(console, "  not for batches of another size, so it needs dataset.batch_size:", "yellow")
+    elif found["depends_on_data"]:
+        example = f"; with {lengths} it fails" if lengths else ""
+        text = f"only a run can show whether it can be trained, since data decide lengths{example}:"
+        print_line(console, text, "yellow")
     else:
-        print_line(console, f"cannot be trained: {found['reason']}", "bold red")
+        print_line(console, "cannot be trained:", "bold red")
+    for reason in found["reasons"]:
+        _print_reason(console, reason)
+
+
+def _print_reason(console: "Console", reason: dict[str, Any]) -> None:
+    nodes = reason["nodes"]
+    more = [f"and {len(nodes) - PLACES} more"] if len(nodes) > PLACES else []
+    rows = reason["rows"] | ({"nodes": "\n".join([*nodes[:PLACES], *more])} if nodes else {})
+    print_line(console, f"  {reason['what']}")
+    width = max(map(len, rows), default=0)
+    for label, text in rows.items():
+        for k, line in enumerate(text.split("\n")):
+            print_line(console, f"    {'' if k else label:<{width}}  {line}")
 
 
 def _tensor_row(one: dict[str, Any]) -> tuple[list[str], str]:
@@ -154,7 +217,7 @@ def compare(model: Path, config: RunConfig, tolerance: Tolerance) -> dict[str, A
         ours = _values(network, inputs)
     session = Session(with_all_outputs(model, list(ours)), Device(threads=1))
     feeds = {value.name: x for value, x in zip(network.graph.inputs, inputs, strict=True)}
-    theirs = session.run({name: feeds[name] for name in session.inputs})
+    theirs = session.run({name: feeds[name].astype(type.dtype.numpy) for name, type in session.inputs.items()})
     return _compared(network, ours, theirs, tolerance)
 
 
@@ -183,6 +246,8 @@ def _compared(
     for node in network.graph.nodes:
         for name in node.outputs:
             if name in ours and first is None:
+                if theirs[name].dtype == np.float16:  # a run has Float32 there
+                    tolerance = replace(tolerance, coarser=dt.float16)
                 measures = _measured(ours[name], theirs[name], tolerance)
                 largest = max(largest, measures.l2 if measures else np.inf)
                 if measures is None or measures.outside:

@@ -172,6 +172,7 @@ def test_element_types_without_operators(tmp_path):
     with pytest.raises(ConfigError, match="an element type is not supported") as raised:
         read_model(saved(tmp_path / "m.onnx", made))
     assert raised.value.rows["value"] == "BFLOAT16"
+    assert raised.value.rows["hint"] == "a model in Float32; of a quantized model, the original"
 
 
 def test_nothing_is_written(tmp_path):

@@ -194,7 +194,7 @@ def test_whole_numbers_are_not_trained(tmp_path):
 def test_inspect_lists_trained_constant_and_tied_tensors(capsys):
     def listed(name: str) -> dict[str, dict]:
         path = FOLDER / name
-        found = inspect(path, read_model(path))
+        found = inspect(path)
         return {row["name"]: row for row in (*found["parameters"], *found["constants"])}
 
     gate = {"role": "parameter", "reason": "a number that the exporter named as a parameter or buffer"}

@@ -327,10 +327,16 @@ def _block_size(call: NodeCall, x: Value) -> int:
     return block
 
 
-# Branches whose condition is known when the network is imported.
+# Branches.
 
 
-@onnx_operator("If", static=("condition",))
-def if_(call: NodeCall, condition: np.ndarray) -> tuple[Any, ...]:
-    """One of two graphs; the condition is known at import."""
-    return call.inner(call.attribute("then_branch" if condition else "else_branch"))
+@onnx_operator("If")
+def if_(call: NodeCall, condition: Value) -> tuple[Any, ...]:
+    """One of two graphs; each step chooses by its data where the condition is not known at import."""
+    if condition.size != 1:
+        raise call.error("the condition of a branch needs one element", condition=condition.type)
+    known = call.known("condition")
+    chosen = bool(condition) if known is None else bool(known)
+    results = call.inner(call.attribute("then_branch" if chosen else "else_branch"))
+    # What one branch knows at import is not known after a choice by data.
+    return tuple(Tensor(x) if known is None and isinstance(x, np.ndarray) else x for x in results)
