@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 from onnx import numpy_helper
 
 from runner import dtype as dt
-from runner.errors import ConfigError, DataError, some
+from runner.errors import ConfigError, DataError, known_names, some
 from runner.host.files import open_regular, read_bytes
 from runner.host.machine import require_memory
 
@@ -267,30 +267,44 @@ def _called(nodes: object) -> Iterator[Key]:
             yield from _called(attribute.g.node)
 
 
-# The types of attributes that ONNX declares for its operators.
+# The attributes that ONNX declares for its operators.
 
 Kinds = onnx.AttributeProto
 
 
-def require_attribute_types(proto: onnx.NodeProto, domain: str, opset: int, name: str) -> None:
-    """Raise ConfigError when an attribute of a node has another type than its operator declares."""
+def require_attributes(proto: onnx.NodeProto, domain: str, opset: int, name: str) -> None:
+    """Raise ConfigError for an attribute that its operator does not declare, or declares with another type."""
     declared = _declared(proto.op_type, domain, opset)
+    where = {"node": name, "operator": f"{proto.op_type}, opset {opset}"}
+    if declared is None:
+        return
     for attribute in proto.attribute:
-        expected = declared.get(attribute.name, attribute.type)
+        if attribute.name not in declared:
+            what = "ONNX declares no such attribute of an operator"
+            rows = known_names(attribute.name, [*declared]) if declared else {"allowed": "none"}
+            raise ConfigError(what, **where, attribute=attribute.name, **rows)
+        expected = int(declared[attribute.name].type.value)
         if attribute.type != expected:
-            rows = {"node": name, "operator": f"{proto.op_type}, opset {opset}", "attribute": attribute.name}
             types = {"given": _label(attribute.type), "allowed": _label(expected)}
-            raise ConfigError("an attribute has another type than ONNX declares", **rows, **types)
+            what = "an attribute has another type than ONNX declares"
+            raise ConfigError(what, **where, attribute=attribute.name, **types)
+
+
+def default_of(node: OnnxNode, name: str) -> Any:
+    """The value that ONNX declares for an attribute that is left out; None if there is none."""
+    declared = _declared(node.op_type, node.domain, node.opset) or {}
+    default = declared[name].default_value if name in declared else None
+    value = onnx.helper.get_attribute_value(default) if default is not None and default.type else None
+    return value.decode() if isinstance(value, bytes) else value
 
 
 @cache
-def _declared(operator: str, domain: str, opset: int) -> Mapping[str, Any]:
+def _declared(operator: str, domain: str, opset: int) -> Mapping[str, Any] | None:
+    """The attributes by name; None for an operator of which ONNX declares nothing."""
     try:
-        schema = onnx.defs.get_schema(operator, opset, domain)
+        return dict(onnx.defs.get_schema(operator, opset, domain).attributes)
     except onnx.defs.SchemaError:
-        return {}
-    kinds: Mapping[str, Any] = {name: attribute.type for name, attribute in schema.attributes.items()}
-    return {name: int(kind.value) for name, kind in kinds.items()}
+        return None
 
 
 def _label(kind: int) -> str:
@@ -381,13 +395,26 @@ def _parsed(path: Path, data: bytes) -> onnx.ModelProto:
 
 
 def _opsets(model: onnx.ModelProto) -> dict[str, int]:
-    """The opset of each domain. Raises ConfigError for one below 9."""
+    """The opset of each domain. Raises ConfigError for one below 9, or above the newest that `onnx` knows."""
     opsets = {entry.domain: entry.version for entry in model.opset_import}
     opsets[""] = opsets.get("", opsets.pop("ai.onnx", 0))
     if 0 < opsets[""] < OLDEST_OPSET:
         allowed, repair = f"{OLDEST_OPSET} and newer", "onnx.version_converter.convert_version(model, 13)"
         raise ConfigError("the opset of an ONNX file is too old", opset=opsets[""], allowed=allowed, repair=repair)
+    newest = onnx.defs.onnx_opset_version()
+    if opsets[""] > newest:
+        allowed, repair = f"{OLDEST_OPSET} to {newest}, which onnx {onnx.__version__} knows", "pip install -U onnx"
+        raise ConfigError("the opset of an ONNX file is too new", opset=opsets[""], allowed=allowed, repair=repair)
     return opsets
+
+
+def changed_since(node: OnnxNode, opset: int) -> int | None:
+    """The opset after this one, up to that of the file, in which ONNX changed the operator of a node, if it did."""
+    try:
+        since = int(onnx.defs.get_schema(node.op_type, node.opset, node.domain).since_version)
+    except onnx.defs.SchemaError:
+        return None
+    return since if since > opset and not node.domain else None
 
 
 class _Reader:
@@ -433,7 +460,7 @@ class _Reader:
             domain = "" if proto.domain == "ai.onnx" else proto.domain
             name = proto.name or f"{proto.op_type}_{self.count}"
             opset = self.opsets.get(domain, 0)
-            require_attribute_types(proto, domain, opset, name)
+            require_attributes(proto, domain, opset, name)
             attributes = {a.name: self._attribute(a) for a in proto.attribute}
             names = tuple(proto.input), tuple(proto.output)
             notes = {entry.key.removeprefix(TORCH): entry.value for entry in proto.metadata_props}

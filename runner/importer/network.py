@@ -13,7 +13,7 @@ from runner.core.trace import trace
 from runner.core.values import Parameter, Tensor, Value
 from runner.errors import ConfigError, ShapeError, known_names, some
 from runner.host.console import LOG
-from runner.importer.file import OnnxGraph, OnnxNode, OnnxValue, read_model
+from runner.importer.file import OnnxGraph, OnnxNode, OnnxValue, changed_since, read_model
 from runner.importer.float_types import in_float32
 from runner.importer.node_call import (
     LOST,
@@ -51,6 +51,8 @@ def unsupported(graph: OnnxGraph) -> dict[str, list[OnnxNode]]:
     return dict(found)
 
 
+NEWEST_OPSET = 28  # with which the rules were compared; what ONNX has not changed since is newer opsets' too
+
 # The rule of an operator that has none, which is refused before its node is executed.
 REFUSED = OnnxRule("", lambda call, *inputs: (LOST,) * call.outputs, (), frozenset(), True)
 
@@ -60,6 +62,14 @@ def require_supported(graph: OnnxGraph) -> None:
     missing = unsupported(graph)
     if missing:
         refuse(_missing(missing))
+    newer = [
+        f"{node.name}: {node.operator}, opset {since}"
+        for node in graph.all_nodes()
+        if (since := changed_since(node, NEWEST_OPSET))
+    ]
+    if newer:
+        what, known = "operators of an ONNX file are newer than their rules", f"up to opset {NEWEST_OPSET}"
+        refuse(ConfigError(what, nodes=some(newer, 5), known=known, repair="the model exported with an older opset"))
 
 
 def _missing(missing: Mapping[str, list[OnnxNode]]) -> ConfigError:
@@ -120,7 +130,8 @@ class OnnxNetwork(Cell):
         require_supported(self.graph)
         register_lines(self.file, self.graph)
         roles = roles_of(self.graph, train, constant)
-        LOG.warning("%s: %s", self.file.name, summary(roles, lost_parameters(self.graph)))
+        if any(role.kind != CONSTANT or role.in_doubt for role in roles.values()):
+            LOG.warning("%s: %s", self.file.name, summary(roles, lost_parameters(self.graph)))
         self.graph = in_float32(self.graph, [x for x, role in roles.items() if role.kind != CONSTANT], self.file)
         parameters = {}
         for name, role in roles.items():

@@ -19,7 +19,7 @@ from runner.core.interpreter import Eager, current
 from runner.core.source import SourceLine
 from runner.core.values import Parameter, Tensor, Value
 from runner.errors import ConfigError, InternalError, RunnerError
-from runner.importer.file import OnnxGraph, OnnxNode
+from runner.importer.file import OnnxGraph, OnnxNode, default_of
 from runner.types import Shape
 
 # Batches of another size than the one that a file fixes, as files have it that were exported without free axes.
@@ -102,6 +102,7 @@ class OnnxRule:
     """What an ONNX operator becomes: a function of the call and of the ONNX inputs.
 
     `static` are the inputs that must be known when the network is imported: it takes them as numpy arrays.
+    `without_effect` are attributes that change nothing here; all others that a node has are read, or it is refused.
     """
 
     operator: str
@@ -109,6 +110,7 @@ class OnnxRule:
     inputs: tuple[str, ...]
     static: frozenset[str]
     is_variadic: bool
+    without_effect: frozenset[str] = frozenset()
 
     @property
     def summary(self) -> str:
@@ -123,7 +125,7 @@ class OnnxRule:
 RULES: dict[str, OnnxRule] = {}
 
 
-def onnx_operator(operator: str, *, static: Sequence[str] = ()) -> Callable[[T], T]:
+def onnx_operator(operator: str, *, static: Sequence[str] = (), without_effect: Sequence[str] = ()) -> Callable[[T], T]:
     """Declare the rule of an ONNX operator; one of another domain has its name, `com.microsoft.Gelu`.
 
     The parameters after the first are the ONNX inputs in their order, optional ones with the default None.
@@ -137,10 +139,20 @@ def onnx_operator(operator: str, *, static: Sequence[str] = ()) -> Callable[[T],
                 "an ONNX operator has two rules, or a static input that it does not have", name=operator
             )
         is_variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-        RULES[operator] = OnnxRule(operator, function, inputs, frozenset(static), is_variadic)
+        RULES[operator] = OnnxRule(
+            operator, function, inputs, frozenset(static), is_variadic, frozenset(without_effect)
+        )
         return function
 
     return add
+
+
+WITHOUT = "a model without it, or with the value that it has by default"
+
+
+def _is_default(node: OnnxNode, name: str, value: Any) -> bool:
+    default = default_of(node, name)
+    return default is not None and value == default
 
 
 # The call of a node.
@@ -189,6 +201,7 @@ class NodeCall:
         self.node, self.rule, self.network = node, rule, network
         self.line = SourceLine(str(path), node.number)
         self.new_outputs: tuple[int, int] | None = None  # of a new head before it: their number in the file, and now
+        self._read: set[str] | None = set()  # attributes, until the rule has been applied once
 
     @property
     def training(self) -> bool:
@@ -208,6 +221,8 @@ class NodeCall:
     def attribute(self, name: str, default: Any = _REQUIRED) -> Any:
         """An attribute: a number, a text, an array, or a tuple of them. Raises ConfigError when it is missing."""
         value = self.node.attributes.get(name)
+        if self._read is not None:
+            self._read.add(name)
         if value is not None:
             return value
         if default is _REQUIRED:
@@ -335,6 +350,7 @@ class NodeCall:
         outer, interpreter.line = interpreter.line, self.line
         try:
             made = self.rule.apply(self, *self._operands(inputs))
+            self._require_all_read()
         except RunnerError as error:
             raise error.add(node=self.node.name, line=self.line) from None
         except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
@@ -345,6 +361,17 @@ class NodeCall:
             interpreter.line = outer
             interpreter.scope.pop()
         return made if isinstance(made, tuple) else (made,)
+
+    def _require_all_read(self) -> None:
+        """Raise ConfigError for an attribute that the rule has not read, since it may change what is computed.
+
+        One with the value that it has where it is left out changes nothing, nor does the branch that is not taken.
+        """
+        read, self._read = self._read, None
+        for name, value in self.node.attributes.items() if read is not None else ():
+            known = read is None or name in read or name in self.rule.without_effect or isinstance(value, OnnxGraph)
+            if not known and not _is_default(self.node, name, value):
+                raise self.error("an attribute is not supported", attribute=name, value=value, repair=WITHOUT)
 
     def _operands(self, inputs: Sequence[Any]) -> list[Any]:
         if len(inputs) > len(self.rule.inputs) and not self.rule.is_variadic:

@@ -4,6 +4,7 @@ A file does not say it. PyTorch's newer exporter leaves the signature of the pro
 in other files the operator that reads a tensor, its name and its values are the evidence, and some cases stay in doubt.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ def summary(roles: dict[str, Role], lost: Sequence[str]) -> str:
     """One line on what is trained and what is in doubt."""
     trained = [name for name, role in roles.items() if role.kind == TRAINED]
     doubts = [f"{name} ({role.kind})" for name, role in roles.items() if role.in_doubt]
-    text = f"{len(trained)} tensors are trained"
+    text = "1 tensor is trained" if len(trained) == 1 else f"{len(trained)} tensors are trained"
     if doubts:
         text += f"; in doubt: {some(doubts, 6)}"
     if lost:
@@ -315,7 +316,7 @@ def _is_spaced(of: _Evidence, name: str, uses: list[Use]) -> bool:
 def _has_usual_name(of: _Evidence, name: str, uses: list[Use]) -> bool:
     """The names that layers give to their parameters."""
     last = name.replace("/", ".").rpartition(".")[2]
-    return last in ("weight", "bias", "gamma", "beta", "scale", "kernel") or last.endswith(("_weight", "_bias"))
+    return last in ("gamma", "beta", "scale", "kernel") or re.search(r"(^|_)(weight|bias)(_|$)", last) is not None
 
 
 def _always(of: _Evidence, name: str, uses: list[Use]) -> bool:

@@ -74,7 +74,9 @@ class Case:
         model.graph.initializer.extend(
             numpy_helper.from_array(x, name) for name, x in arrays if isinstance(x, np.ndarray)
         )
-        model.graph.node.append(helper.make_node("Constant", [], [FLOAT], value_float=0.0))
+        model.graph.node.append(
+            helper.make_node("Constant", [], [FLOAT], value=numpy_helper.from_array(np.zeros((), np.float32)))
+        )
         model.graph.output.append(helper.make_tensor_value_info(FLOAT, onnx.TensorProto.FLOAT, []))
         path = folder / "conformance.onnx"
         path.write_bytes(model.SerializeToString())

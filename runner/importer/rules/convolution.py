@@ -379,7 +379,7 @@ def col2im(call: NodeCall, x: Value, image_shape: np.ndarray, block_shape: np.nd
 # Rules of normalizations and of dropout, which behave as in training while the network is trained.
 
 
-@onnx_operator("BatchNormalization")
+@onnx_operator("BatchNormalization", without_effect=("training_mode",))
 def batch_normalization(call: NodeCall, x: Value, scale: Value, bias: Value, mean: Value, variance: Value) -> Value:
     """Each channel less its mean, divided by its deviation: of the batch in training, which the statistics follow.
 
@@ -406,7 +406,7 @@ def keeps_statistics(scale: Value, bias: Value) -> bool:
     return not any(isinstance(p, Parameter) and p.requires_grad for p in (scale, bias))
 
 
-@onnx_operator("Dropout", static=("ratio", "training_mode"))
+@onnx_operator("Dropout", static=("ratio", "training_mode"), without_effect=("seed",))
 def dropout(call: NodeCall, x: Value, ratio: np.ndarray | None = None, training_mode: np.ndarray | None = None) -> Any:
     """In training, 0 for a part `ratio` of the elements, and the others scaled; the same in both modes."""
     share = float(call.setting("ratio", ratio, 0.5))
@@ -415,7 +415,7 @@ def dropout(call: NodeCall, x: Value, ratio: np.ndarray | None = None, training_
     return tuple(ops.Dropout(1.0 - share, call.node.number)(x))
 
 
-@onnx_operator("LayerNormalization")
+@onnx_operator("LayerNormalization", without_effect=("stash_type",))
 def layer_normalization(call: NodeCall, x: Value, scale: Value, bias: Value | None = None) -> Any:
     """x less its mean, divided by its deviation, over the axes from `axis` on."""
     axis, epsilon = call.axis(-1, x.ndim), call.attribute("epsilon", 1e-5)
@@ -432,7 +432,7 @@ def _of_shape(value: Value, shape: tuple[int, ...]) -> Value:
     return value * Tensor(np.ones(shape, value.dtype.numpy))
 
 
-@onnx_operator("RMSNormalization")
+@onnx_operator("RMSNormalization", without_effect=("stash_type",))
 def rms_normalization(call: NodeCall, x: Value, scale: Value) -> Value:
     """x divided by the root of its mean square, over the axes from `axis` on."""
     axis, epsilon = call.axis(-1, x.ndim), call.attribute("epsilon", 1e-5)
@@ -447,7 +447,7 @@ def instance_normalization(call: NodeCall, x: Value, scale: Value, bias: Value) 
     return normal * per_channel(scale, x.ndim) + per_channel(bias, x.ndim)
 
 
-@onnx_operator("GroupNormalization")
+@onnx_operator("GroupNormalization", without_effect=("stash_type",))
 def group_normalization(call: NodeCall, x: Value, scale: Value, bias: Value) -> Value:
     """Groups of channels of each sample less their mean, divided by their deviation."""
     groups, channels = call.attribute("num_groups"), x.shape[1]

@@ -229,7 +229,7 @@ def _transposed(value: Value, perm: tuple[int, ...]) -> Value:
 LOWEST = -1e30  # of scores that a mask leaves out: no share remains, and no NaN where all are left out
 
 
-@onnx_operator("Attention")
+@onnx_operator("Attention", without_effect=("softmax_precision",))
 def attention(
     call: NodeCall,
     q: Value,
@@ -368,7 +368,7 @@ for _name, _reduction in SUMS.items():
 # TopK, ArgMax, ArgMin, CumSum, NonZero, Unique.
 
 
-@onnx_operator("TopK", static=("k",))
+@onnx_operator("TopK", static=("k",), without_effect=("sorted",))
 def top_k(call: NodeCall, x: Value, k: np.ndarray | None = None) -> tuple[Value, Value]:
     """The largest (or with largest=0 the smallest) elements along `axis`, in order, and their positions."""
     axis = call.axis(-1, x.ndim)

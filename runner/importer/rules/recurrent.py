@@ -85,7 +85,7 @@ def gate_functions(call: NodeCall, directions: int, default: Sequence[str]) -> l
 Step = Callable[..., tuple[Value, ...]]  # the gates' share of the input and the states before, to the states after
 
 
-@onnx_operator("LSTM")
+@onnx_operator("LSTM", without_effect=("hidden_size",))
 def lstm(
     call: NodeCall,
     x: Value,
@@ -122,7 +122,7 @@ def lstm(
     return layer.run(given, {"initial_h": initial_h, "initial_c": initial_c}, step_of, sequence_lens)
 
 
-@onnx_operator("GRU")
+@onnx_operator("GRU", without_effect=("hidden_size",))
 def gru(
     call: NodeCall,
     x: Value,
@@ -162,7 +162,7 @@ def gru(
     return layer.run(given, {"initial_h": initial_h}, step_of, sequence_lens)
 
 
-@onnx_operator("RNN")
+@onnx_operator("RNN", without_effect=("hidden_size",))
 def rnn(
     call: NodeCall,
     x: Value,

@@ -100,7 +100,7 @@ def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
 POLICIES = "stretch", "not_larger", "not_smaller"
 
 
-@onnx_operator("Resize", static=("roi", "scales", "sizes"))
+@onnx_operator("Resize", static=("roi", "scales", "sizes"), without_effect=("extrapolation_value",))
 def resize(
     call: NodeCall,
     x: Value,

@@ -170,7 +170,7 @@ def constant_of_shape(call: NodeCall, shape: np.ndarray) -> np.ndarray:
     return np.full(lengths, value.reshape(-1)[0], value.dtype)
 
 
-@onnx_operator("Range", static=("start", "limit", "delta"))
+@onnx_operator("Range", static=("start", "limit", "delta"), without_effect=("stash_type",))
 def range_(call: NodeCall, start: np.ndarray, limit: np.ndarray, delta: np.ndarray) -> np.ndarray:
     """Numbers from start up to limit in steps of delta, known at import."""
     if not (start.size == limit.size == delta.size == 1 and delta.item()):
@@ -189,13 +189,13 @@ def eye_like(call: NodeCall, x: Value) -> np.ndarray:
     return np.asarray(np.eye(rows, columns, k=call.attribute("k", 0)), kind.numpy)
 
 
-@onnx_operator("Cast")
+@onnx_operator("Cast", without_effect=("saturate", "round_mode"))
 def cast(call: NodeCall, x: Value) -> Value:
     """x in another element type."""
     return _cast(x, _type(call, call.attribute("to")))
 
 
-@onnx_operator("CastLike")
+@onnx_operator("CastLike", without_effect=("saturate", "round_mode"))
 def cast_like(call: NodeCall, x: Value, like: Value) -> Value:
     """x in the element type of another value."""
     return _cast(x, like.dtype)
