@@ -13,6 +13,7 @@ from runner.core.trace import trace
 from runner.core.values import Parameter, Tensor, Value
 from runner.errors import ConfigError, ShapeError, known_names, some
 from runner.host.console import LOG
+from runner.importer.ending import ending_of, left_out
 from runner.importer.file import OnnxGraph, OnnxNode, OnnxValue, read_model
 from runner.importer.float_types import in_float32
 from runner.importer.node_call import (
@@ -30,6 +31,7 @@ from runner.importer.roles import CONSTANT, TRAINED, roles_of, summary
 from runner.importer.rules import RULES
 from runner.importer.tensors import lost_parameters, own_tensors
 from runner.nn.cell import Cell
+from runner.nn.loss.losses import LossInput
 from runner.types import Shape, TensorType
 from runner.validation.rules import Rule
 
@@ -99,7 +101,7 @@ class OnnxNetwork(Cell):
     Args:
         path: the .onnx file
         output: the output that is trained; the first one of floats if empty
-        logits: leave out a Softmax at the end, which losses of logits apply themselves
+        logits: leave out a Softmax or Sigmoid at the end (true), keep it (false), or as the loss needs it (null)
         train: names or patterns of tensors that are trained, whatever the file has as evidence
         constant: names or patterns of tensors that are not trained
         untie: tensors of several layers that are one parameter for each; null decides by evidence, [] keeps all
@@ -109,19 +111,23 @@ class OnnxNetwork(Cell):
         self,
         path: Annotated[str, Rule(path=True)],
         output: str = "",
-        logits: bool = True,
+        logits: bool | None = None,
         train: tuple[str, ...] = (),
         constant: tuple[str, ...] = (),
         untie: tuple[str, ...] | None = None,
     ) -> None:
         super().__init__()
         self.file = Path(path).absolute()
-        self.graph = imported(self.file, output, logits, untie)
+        self.graph = imported(self.file, output, untie)
         require_supported(self.graph)
         register_lines(self.file, self.graph)
         roles = roles_of(self.graph, train, constant)
         LOG.warning("%s: %s", self.file.name, summary(roles, lost_parameters(self.graph)))
         self.graph = in_float32(self.graph, [x for x, role in roles.items() if role.kind != CONSTANT], self.file)
+        self._ending, self._logits, self._loss = ending_of(self.graph), logits, ("", LossInput(None, None))
+        self._left_out = self._ending.instead if logits else {}
+        if self._left_out:
+            LOG.info("%s: %s is left out, as `logits` says", self.file.name, self._ending)
         parameters = {}
         for name, role in roles.items():
             if role.kind != CONSTANT:
@@ -142,6 +148,20 @@ class OnnxNetwork(Cell):
 
     def _calls_of(self, graph: OnnxGraph) -> tuple[NodeCall, ...]:
         return tuple(NodeCall(node, RULES.get(node.operator, REFUSED), self, self.file) for node in graph.nodes)
+
+    def attach_loss(self, loss_fn: Cell) -> None:
+        """Leave out the activation at the end if the loss applies it itself. Raises ConfigError where outputs cannot be
+        right, and for a second loss that needs other ones."""
+        (first, _), loss = self._loss, (type(loss_fn).__name__, LossInput.of(loss_fn))
+        if self._logits is not None or self._loss == loss:
+            return
+        chosen = left_out(self._ending, loss_fn, self.file)
+        if first and chosen.keys() != self._left_out.keys():
+            rows = {"file": self.file, "first": first, "second": loss[0]}
+            repair = "a network for each loss, or logits=True or False, which says what both get"
+            raise ConfigError("two losses need different outputs of one network", **rows, repair=repair)
+        self.__dict__.update(_left_out=chosen, _loss=loss)
+        self.__dict__.pop("_graphs", None)  # what it has compiled without a loss
 
     def construct(self, *inputs: Value) -> Value:
         return self._result(self.values(*inputs))
@@ -202,7 +222,9 @@ class OnnxNetwork(Cell):
 
     def _executed(self, graph: OnnxGraph, values: Values, known: Mapping[str, Any] = NOTHING) -> Values:
         for call in self._calls[id(graph)]:
-            if not (known and known.keys() & set(call.node.outputs)):
+            if call.node in self._left_out:
+                values[call.node.outputs[0]] = self._left_out[call.node](value_of(values, call.node.inputs[-1]))
+            elif not (known and known.keys() & set(call.node.outputs)):
                 call.execute(values)
         if self._seen is not None:
             self._seen.update({name: tuple(value.shape) for name, value in values.items() if value is not LOST})
@@ -239,8 +261,8 @@ class OnnxNetwork(Cell):
         return x if declared.dtype in (None, x.dtype) else ops.Cast()(x, declared.dtype)
 
 
-def imported(path: Path, output: str = "", logits: bool = True, untie: Sequence[str] | None = None) -> OnnxGraph:
-    """The part of a file that a network is made of: what its output needs, without a Softmax at its end."""
+def imported(path: Path, output: str = "", untie: Sequence[str] | None = None) -> OnnxGraph:
+    """The part of a file that a network is made of: what its output needs."""
     try:
         made = own_tensors(read_model(path), untie)
         graph = main_part(made.graph, output)
@@ -249,7 +271,7 @@ def imported(path: Path, output: str = "", logits: bool = True, untie: Sequence[
     if made.copies:
         names = some([*made.copies], 4)
         LOG.warning("%s: equal weights of several layers are a parameter for each: %s", path.name, names)
-    return _without_softmax(graph, path) if logits else graph
+    return graph
 
 
 def main_part(graph: OnnxGraph, output: str = "") -> OnnxGraph:
@@ -283,17 +305,6 @@ def _chosen_output(graph: OnnxGraph, name: str) -> str:
         rows = {"outputs": ", ".join(map(str, graph.outputs))}
         raise ConfigError("an ONNX file without an output of floats cannot be trained", **rows)
     return name or floats[0]
-
-
-def _without_softmax(graph: OnnxGraph, path: Path) -> OnnxGraph:
-    nodes, result = list(graph.nodes), graph.outputs[0].name
-    while nodes and nodes[-1].operator == "Identity" and nodes[-1].outputs[0] == result:
-        result = nodes.pop().inputs[0]
-    if not nodes or nodes[-1].operator != "Softmax" or nodes[-1].outputs[0] != result:
-        return graph
-    last = nodes.pop()
-    LOG.info("%s: the Softmax %s at the end is left out, since losses of logits apply it", path.name, last.name)
-    return replace(graph, nodes=tuple(nodes), outputs=(replace(graph.outputs[0], name=last.inputs[0]),))
 
 
 # A cell that returns every value of an imported network, to compare them with those of onnxruntime.

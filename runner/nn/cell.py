@@ -397,7 +397,7 @@ class Cell(KeywordNames):
         """Set `cell_type`, a text that only its owner reads."""
         self.__dict__["cell_type"] = cell_type
 
-    # What runner asks of a network: its files, and its head (runner/nn/head.py)
+    # What runner asks of a network: its files, its head (runner/nn/head.py), and outputs that suit the loss
 
     @property
     def source_files(self) -> Sequence[Path]:
@@ -414,6 +414,9 @@ class Cell(KeywordNames):
 
     def change_outputs(self, weight: Parameter, before: int, now: int) -> None:
         """Adapt what the cell, which has the weight of the new head, derives from its number of outputs."""
+
+    def attach_loss(self, loss_fn: "Cell") -> None:
+        """Adapt outputs to the loss that is computed of them. Raises ConfigError when they cannot suit it."""
 
     # Distributed training, and what has no effect here
 
