@@ -65,10 +65,11 @@ def create_network(config: RunConfig, facts: Mapping[str, Any], loss: Cell) -> n
 def adapt_network(
     network: nn.Cell, settings: NetworkSettings, facts: Mapping[str, Any], types: Sequence[TensorType]
 ) -> ParameterRoles:
-    """Replace the head and freeze parameters as the keys say; `types` are those of the inputs of a batch.
+    """Suit the data, replace the head and freeze parameters as the keys say; `types` are those of a batch's inputs.
 
     Raises ConfigError, or ConfigErrors for several keys.
     """
+    network.attach_data(types)
     head: tuple[Parameter, ...] | None = ()
     errors: list[ConfigError] = []
     if settings.head == "replace":
