@@ -6,7 +6,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from both_modes import MODES
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx_files import classifier, model, saved
 from tables import table
 
@@ -41,16 +41,24 @@ def of_torch(array: np.ndarray) -> np.ndarray:
     return np.concatenate([i, o, f, g])[None]
 
 
-def lstm(path: Path, shape, result, *, steps=False, first=False, start=()) -> Path:
+def lstm(path: Path, shape, result, batch=0, *, steps=False, first=False, start=()) -> Path:
     """A file as torch exports nn.LSTM: [steps, batch, 4] to a linear layer of the last output, or with `steps` of all.
 
-    With `first` its input has the batch first; with `start` it has a second input, the first state.
+    With `first` its input has the batch first; with `start` it has a second input, the first state. With a `batch` that
+    is made of zeros for so many samples, in a shape computed from that of x.
     """
     arrays = {"w": of_torch(WEIGHTS["w"]), "r": of_torch(WEIGHTS["r"]), "axis": np.array([1 if steps else 0])}
     arrays["b"] = np.concatenate([of_torch(WEIGHTS["bw"]), of_torch(WEIGHTS["br"])], 1)
     arrays |= {"f.weight": WEIGHTS["f.weight"].T, "f.bias": WEIGHTS["f.bias"]}
     nodes = [node("Transpose", ["x"], ["t"], perm=[1, 0, 2])] if first else []
-    given = ["t" if first else "x", "w", "r", "b", *(["", "start"] if start else [])]
+    given = ["t" if first else "x", "w", "r", "b", *(["", "start"] if start or batch else [])]
+    if batch:
+        arrays |= {"second": np.array([1]), "hidden": np.array([H])}
+        zeros = numpy_helper.from_array(np.zeros((1, batch, H), np.float32))
+        nodes.append(node("Constant", [], ["zeros"], value=zeros))
+        shapes = [node("Shape", ["x"], ["lengths"]), node("Gather", ["lengths", "second"], ["samples"])]
+        wanted = node("Concat", ["second", "samples", "hidden"], ["start_shape"], axis=0)
+        nodes += [*shapes, wanted, node("Expand", ["zeros", "start_shape"], ["start"])]
     nodes += [
         node("LSTM", given, ["all", "last"], hidden_size=H),
         node("Squeeze", ["all" if steps else "last", "axis"], ["h"]),
@@ -83,6 +91,7 @@ FORMS = {
     "a fixed batch of this size": ([T, 7, D], [7, C]),
     "a fixed batch of another size": ([T, 3, D], [3, C]),
     "a fixed batch of one": ([T, 1, D], [1, C]),
+    "a start of zeros for a fixed batch": ([T, 3, D], [3, C], 3),
 }
 
 
