@@ -54,9 +54,10 @@ class ParameterRoles(Frozen):
 NO_ROLES = ParameterRoles()
 
 
-def create_network(config: RunConfig, facts: Mapping[str, Any]) -> nn.Cell:
-    """The network for data with these facts, as it is registered. Raises ConfigError."""
+def create_network(config: RunConfig, facts: Mapping[str, Any], loss: Cell) -> nn.Cell:
+    """The network for data with these facts, as it is registered, with this loss. Raises ConfigError."""
     network = config.network.create(nn.Cell, **facts)
+    network.attach_loss(loss)
     _select_implementations(network, config.session, config.device.target)
     return network
 
@@ -64,10 +65,11 @@ def create_network(config: RunConfig, facts: Mapping[str, Any]) -> nn.Cell:
 def adapt_network(
     network: nn.Cell, settings: NetworkSettings, facts: Mapping[str, Any], types: Sequence[TensorType]
 ) -> ParameterRoles:
-    """Replace the head and freeze parameters as the keys say; `types` are those of the inputs of a batch.
+    """Suit the data, replace the head and freeze parameters as the keys say; `types` are those of a batch's inputs.
 
     Raises ConfigError, or ConfigErrors for several keys.
     """
+    network.attach_data(types)
     head: tuple[Parameter, ...] | None = ()
     errors: list[ConfigError] = []
     if settings.head == "replace":
@@ -213,12 +215,13 @@ def build(
 
 def inference_model(config: RunConfig, inputs: ModelInputs) -> Model:
     """Network and loss for data with these inputs, without an optimizer. Raises ConfigError and DeviceError."""
-    network = create_network(config, inputs.facts)
+    loss = config.loss.create(Cell, **inputs.facts)
+    network = create_network(config, inputs.facts, loss)
     batch = [kind.with_shape(config.dataset.batch_size, *kind.shape) for kind in inputs.inputs.values()]
     adapt_network(network, config.network, inputs.facts, batch)
     return Model(
         network,
-        config.loss.create(Cell, **inputs.facts),
+        loss,
         mode=MODES[config.mode],
         device=_checked_device(config),
         observer=NO_GRAPHS,
@@ -228,7 +231,7 @@ def inference_model(config: RunConfig, inputs: ModelInputs) -> Model:
 
 
 def _network(config: RunConfig, facts: Mapping[str, Any], data: Dataset, loss: Cell) -> tuple[Cell, ParameterRoles]:
-    network = create_network(config, facts)
+    network = create_network(config, facts, loss)
     if config.network.head == "replace":
         check_columns(network, data, loss)  # the network is traced
     with naming_columns(data):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from runner import dtype as dt, nn, ops, rundir
+from runner import dtype as dt, nn, rundir
 from runner.config import code
 from runner.config.check import check
 from runner.config.schema import RunConfig
@@ -23,6 +23,7 @@ from runner.experiment.evaluate import saved_values
 from runner.experiment.manifest import naming_code_of
 from runner.experiment.run import run_environment
 from runner.host.json import read_optional
+from runner.nn.loss.losses import LossInput
 from runner.train.checkpoint.initial_weights import InitialWeights
 from runner.train.model import Model
 from runner.validation.rules import Frozen
@@ -60,7 +61,7 @@ def predict(folder: Path, paths: Sequence[Path], given_code: Sequence[str] = ())
     rows = tuple(name for part in data for name in part.row_names or ())
     whole = [np.concatenate(parts) for parts in zip(*outputs, strict=True)]
     _require_finite(whole, rows)
-    return _named(config, inputs, getattr(model.loss_fn, "activation", None), rows, whole)
+    return _named(config, inputs, LossInput.of(model.loss_fn), rows, whole)
 
 
 def trained_network(folder: Path, given_code: Sequence[str] = ()) -> nn.Cell:
@@ -162,20 +163,20 @@ def _require_finite(outputs: Sequence[np.ndarray], rows: Sequence[str]) -> None:
 
 
 def _named(
-    config: RunConfig, inputs: ModelInputs, activation: str | None, rows: tuple[str, ...], outputs: list[np.ndarray]
+    config: RunConfig, inputs: ModelInputs, loss: LossInput, rows: tuple[str, ...], outputs: list[np.ndarray]
 ) -> Predictions:
     """Outputs as probabilities of classes, if the loss and the data have classes, or as numbers."""
     first = outputs[0].astype(np.float64)
     width = first.shape[1] if first.ndim == 2 and len(outputs) == 1 else 0
-    is_binary = activation == "sigmoid" and (width == 1 or (len(outputs) == 1 and first.ndim == 1))
-    if is_binary:
-        positive = ops.Sigmoid().kernel(first.reshape(-1, 1))
-        return Predictions(rows, np.hstack([1.0 - positive, positive]), _classes(inputs, 2), has_classes=True)
-    if width and activation == "sigmoid":
-        return Predictions(rows, ops.Sigmoid().kernel(first), _classes(inputs, width), has_classes=True)
-    if width and activation == "softmax":
-        return Predictions(rows, ops.Softmax().kernel(first), _classes(inputs, width), has_classes=True)
-    if width > 1 and activation is None and width == inputs.facts.get("num_classes"):
+    if width == 1 or (len(outputs) == 1 and first.ndim == 1 and loss.activation == "sigmoid"):
+        first, width = first.reshape(-1, 1), 1
+    if width and loss.activation is not None:
+        operator = loss.to_probabilities
+        found = first if operator is None else np.asarray(operator.kernel(first))
+        if width == 1 and loss.activation == "sigmoid":
+            found, width = np.hstack([1.0 - found, found]), 2
+        return Predictions(rows, found, _classes(inputs, width), has_classes=True)
+    if width > 1 and loss.activation is None and width == inputs.facts.get("num_classes"):
         return Predictions(rows, first, _classes(inputs, width), has_classes=True, are_scores=True)
     names = _output_names(_target(config, inputs), len(outputs))
     return Predictions(rows, *_numbers(names, outputs), outputs=dict(zip(names, outputs, strict=True)))

@@ -3,16 +3,21 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 
 from runner import ops, register
+from runner.core.graph import Graph
+from runner.core.interpreter import Eager
 from runner.core.trace import trace
 from runner.core.values import Parameter, Tensor, Value
-from runner.errors import ConfigError, ShapeError, known_names, some
+from runner.errors import ConfigError, RunnerError, ShapeError, known_names, some
 from runner.host.console import LOG
+from runner.importer.batch import axes_of_file, axis_of_samples, fits, fitting, length_of, output_axes, with_axis
+from runner.importer.ending import ending_of, left_out
 from runner.importer.file import OnnxGraph, OnnxNode, OnnxValue, changed_since, read_model
 from runner.importer.float_types import in_float32
 from runner.importer.node_call import (
@@ -30,6 +35,7 @@ from runner.importer.roles import CONSTANT, TRAINED, roles_of, summary
 from runner.importer.rules import RULES
 from runner.importer.tensors import lost_parameters, own_tensors
 from runner.nn.cell import Cell
+from runner.nn.loss.losses import LossInput
 from runner.types import Shape, TensorType
 from runner.validation.rules import Rule
 
@@ -109,30 +115,36 @@ class OnnxNetwork(Cell):
     Args:
         path: the .onnx file
         output: the output that is trained; the first one of floats if empty
-        logits: leave out a Softmax at the end, which losses of logits apply themselves
+        logits: leave out a Softmax or Sigmoid at the end (true), keep it (false), or as the loss needs it (null)
         train: names or patterns of tensors that are trained, whatever the file has as evidence
         constant: names or patterns of tensors that are not trained
         untie: tensors of several layers that are one parameter for each; null decides by evidence, [] keeps all
+        batch_axis: the axis of the inputs that is the batch; null: that of their symbolic axes, or of the data's rows
     """
 
     def __init__(
         self,
         path: Annotated[str, Rule(path=True)],
         output: str = "",
-        logits: bool = True,
+        logits: bool | None = None,
         train: tuple[str, ...] = (),
         constant: tuple[str, ...] = (),
         untie: tuple[str, ...] | None = None,
+        batch_axis: Annotated[int | None, Rule(low=0)] = None,
     ) -> None:
         super().__init__()
         self.file = Path(path).absolute()
-        self.graph = imported(self.file, output, logits, untie)
+        self.graph = imported(self.file, output, untie)
         require_supported(self.graph)
         register_lines(self.file, self.graph)
         roles = roles_of(self.graph, train, constant)
         if any(role.kind != CONSTANT or role.in_doubt for role in roles.values()):
             LOG.warning("%s: %s", self.file.name, summary(roles, lost_parameters(self.graph)))
         self.graph = in_float32(self.graph, [x for x, role in roles.items() if role.kind != CONSTANT], self.file)
+        self._ending, self._logits, self._loss = ending_of(self.graph), logits, ("", LossInput(None, None))
+        self._left_out = self._ending.instead if logits else {}
+        if self._left_out:
+            LOG.info("%s: %s is left out, as `logits` says", self.file.name, self._ending)
         parameters = {}
         for name, role in roles.items():
             if role.kind != CONSTANT:
@@ -142,6 +154,10 @@ class OnnxNetwork(Cell):
         self._values = values_of(self.graph, parameters)
         self._calls = {id(g): self._calls_of(g) for g in _graphs(self.graph)}
         self.other_batch: OtherBatch | None = None
+        self._named, self._given_axis = axes_of_file(self.graph), batch_axis
+        self._axes: tuple[int, ...] | None = None
+        self._rows: tuple[TensorType, ...] | None = None
+        self._output_axis = 0  # of the batch in the file, where inputs are rows of a dataset
         self._shapes: dict[tuple[TensorType, ...], dict[str, Shape]] = {}
         self._seen: dict[str, Shape] | None = None  # collects the shapes of values, also in branches
         self._known: dict[tuple[TensorType, ...], dict[str, np.ndarray]] = {}  # what nodes compute from shapes
@@ -154,8 +170,92 @@ class OnnxNetwork(Cell):
     def _calls_of(self, graph: OnnxGraph) -> tuple[NodeCall, ...]:
         return tuple(NodeCall(node, RULES.get(node.operator, REFUSED), self, self.file) for node in graph.nodes)
 
+    def attach_loss(self, loss_fn: Cell) -> None:
+        """Leave out the activation at the end if the loss applies it itself. Raises ConfigError where outputs cannot be
+        right, and for a second loss that needs other ones."""
+        (first, _), loss = self._loss, (type(loss_fn).__name__, LossInput.of(loss_fn))
+        if self._logits is not None or self._loss == loss:
+            return
+        chosen = left_out(self._ending, loss_fn, self.file)
+        if first and chosen.keys() != self._left_out.keys():
+            rows = {"file": self.file, "first": first, "second": loss[0]}
+            repair = "a network for each loss, or logits=True or False, which says what both get"
+            raise ConfigError("two losses need different outputs of one network", **rows, repair=repair)
+        self.__dict__.update(_left_out=chosen, _loss=loss)
+        self.__dict__.pop("_graphs", None)  # what it has compiled without a loss
+
+    def attach_data(self, types: Sequence[TensorType]) -> None:
+        """Find where the file has the batch of these inputs, whose first axis it is. Raises ConfigError if two axes can
+        be it."""
+        rows = tuple(kind.with_shape(*kind.shape[1:]) for kind in types)
+        if rows == self._rows or len(types) != len(self.graph.inputs) or not all(kind.shape for kind in types):
+            return  # another number of inputs is an error of the first call
+        axes = self._axes_of(types)
+        places = output_axes(self.graph, axes)
+        if len(places) != 1 and any(axes):
+            places = [self._separates(axes, types) or 0]
+        output = 0 if 0 in places or not places else places[0]
+        if any((*axes, output)) and (axes, output) != (self._axes, self._output_axis):
+            ends = [*zip(self.graph.inputs, axes, strict=True), (self.graph.outputs[0], output)]
+            text = ", ".join(f"axis {axis} of {value.name}" for value, axis in ends)
+            LOG.info("%s: the batch is %s", self.file.name, text)
+        self.__dict__.update(_axes=axes, _output_axis=output, _rows=rows)
+
+    @property
+    def batch_axes(self) -> tuple[int, ...]:
+        """The axis of the batch in each input of the file."""
+        return self._axes or tuple(axis or 0 for axis in self._named)
+
+    def _axes_of(self, types: Sequence[TensorType]) -> tuple[int, ...]:
+        """The axes of the batch in the inputs of the file, for inputs of these types with rows first."""
+        ends, given = zip(self.graph.inputs, types, self._named, strict=True), self._given_axis
+        each = [
+            fitting(value, kind.shape[1:], axis) if given is None or given >= len(kind.shape) else [given]
+            for value, kind, axis in ends
+        ]
+        choices = [*product(*each)]
+        for test in (self._computes, self._separates):
+            if len(choices) > 1:
+                choices = [axes for axes in choices if test(axes, types) is not None] or choices[:1]
+        if len(choices) > 1 and all(length_of(self.graph.inputs, axes) for axes in choices):
+            rows = {"file": self.file, "inputs": ", ".join(map(str, self.graph.inputs)), "rows": str(types[0])}
+            allowed = " or ".join(str(axes[0]) for axes in choices)
+            what, repair = "an ONNX file can have the batch in several axes", f"network.batch_axis={choices[0][0]}"
+            raise ConfigError(what, key="network.batch_axis", **rows, allowed=allowed, repair=repair)
+        return choices[0]
+
+    def _kinds(self, axes: tuple[int, ...], types: Sequence[TensorType]) -> list[TensorType]:
+        """The types of inputs as the file has them, with the batch in these axes: of its size, or of two."""
+        rows = max(2, length_of(self.graph.inputs, axes) or 0)
+        return [kind.with_shape(*with_axis(kind.shape[1:], k, rows)) for kind, k in zip(types, axes, strict=True)]
+
+    def _computes(self, axes: tuple[int, ...], types: Sequence[TensorType]) -> Graph | None:
+        """What is computed if the batch is in these axes; None if nothing can be."""
+        try:
+            return trace(lambda *x: self._result(self._values_of(x, axes)), self._kinds(axes, types), "batch")
+        except (RunnerError, ValueError, IndexError):
+            return None
+
+    def _separates(self, axes: tuple[int, ...], types: Sequence[TensorType]) -> int | None:
+        """The axis of the output along which samples are separate if the batch is in these axes; None if they are not,
+        or if nothing can be computed so."""
+        training = self.training
+        self.__dict__["training"] = False
+
+        def run(arrays: Sequence[np.ndarray]) -> np.ndarray:
+            with Eager(tape=False), np.errstate(all="ignore"):
+                result = self._result(self._values_of(tuple(map(Tensor, arrays)), axes))
+            return result.asnumpy()  # type: ignore[attr-defined, no-any-return]
+
+        try:
+            return axis_of_samples(run, self._kinds(axes, types), axes)
+        except (RunnerError, ValueError, IndexError):
+            return None
+        finally:
+            self.__dict__["training"] = training
+
     def construct(self, *inputs: Value) -> Value:
-        return self._result(self.values(*inputs))
+        return _moved(self._result(self.values(*inputs)), self._output_axis, 0)
 
     def _result(self, values: Values) -> Value:
         result: Value | np.ndarray = value_of(values, self.graph.outputs[0].name)
@@ -163,8 +263,18 @@ class OnnxNetwork(Cell):
 
     def values(self, *inputs: Value) -> Values:
         """All values of the file's graph by name, for these inputs: tensors, and arrays of what is known at import."""
-        given = self._checked(inputs)
-        self.__dict__["other_batch"] = self._other_batch([x.type for x in given])
+        given, axes = inputs, self._axes
+        if axes is None:
+            ends = zip(self.graph.inputs, given, self._named, strict=False)
+            axes = tuple(axis if axis and fits(value, x.shape, axis) else 0 for value, x, axis in ends)
+        elif len(given) == len(axes):
+            given = tuple(_moved(x, 0, axis) for x, axis in zip(given, axes, strict=True))
+        return self._values_of(given, axes)
+
+    def _values_of(self, inputs: tuple[Value, ...], axes: tuple[int, ...]) -> Values:
+        """All values for inputs as the file has them, with the batch in these axes."""
+        given = self._checked(inputs, axes)
+        self.__dict__["other_batch"] = self._other_batch([x.type for x in given], axes)
         return self._values_for(given)
 
     def _values_for(self, inputs: Sequence[Value]) -> Values:
@@ -177,14 +287,16 @@ class OnnxNetwork(Cell):
             self._known[types] = {name: values[name] for name in written if isinstance(values[name], np.ndarray)}
         return values
 
-    def _other_batch(self, given: Sequence[TensorType]) -> OtherBatch | None:
+    def _other_batch(self, given: Sequence[TensorType], axes: tuple[int, ...]) -> OtherBatch | None:
         """What is known of the batch size that the file fixes, where the batch has another one."""
-        declared = {value.shape[0] for value in self.graph.inputs if value.shape}
-        rows = given[0].shape[0] if given and given[0].shape else 0
-        length = min(declared, key=str, default="")
-        if len(declared) != 1 or isinstance(length, str) or length == rows or not all(t.shape for t in given):
+        length = length_of(self.graph.inputs, axes)
+        if length is None or not all(axis < len(kind.shape) for kind, axis in zip(given, axes, strict=True)):
             return None
-        types = tuple(TensorType(kind.dtype, (length, *kind.shape[1:])) for kind in given)
+        rows = given[0].shape[axes[0]]
+        if length == rows:
+            return None
+        pairs = [(kind, (*kind.shape[:k], *kind.shape[k + 1 :]), k) for kind, k in zip(given, axes, strict=True)]
+        types = tuple(kind.with_shape(*with_axis(row, k, length)) for kind, row, k in pairs)
         if types not in self._shapes:
             self.__dict__["other_batch"] = None
             self._shapes[types] = self._shapes_for(types)
@@ -213,7 +325,9 @@ class OnnxNetwork(Cell):
 
     def _executed(self, graph: OnnxGraph, values: Values, known: Mapping[str, Any] = NOTHING) -> Values:
         for call in self._calls[id(graph)]:
-            if not (known and known.keys() & set(call.node.outputs)):
+            if call.node in self._left_out:
+                values[call.node.outputs[0]] = self._left_out[call.node](value_of(values, call.node.inputs[-1]))
+            elif not (known and known.keys() & set(call.node.outputs)):
                 call.execute(values)
         if self._seen is not None:
             self._seen.update({name: tuple(value.shape) for name, value in values.items() if value is not LOST})
@@ -229,29 +343,32 @@ class OnnxNetwork(Cell):
                 names.update(call.node.outputs)
                 call.new_outputs = before, now
 
-    def _checked(self, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
+    def _checked(self, inputs: tuple[Value, ...], axes: tuple[int, ...]) -> tuple[Value, ...]:
         declared = self.graph.inputs
         if len(inputs) != len(declared):
             rows = {"file": self.file, "inputs": ", ".join(map(str, declared)), "given": len(inputs)}
             repair = "dataset.inputs=[columns in the order of the file's inputs]"
             raise ShapeError("the network of an ONNX file has another number of inputs", **rows, repair=repair)
-        return tuple(self._converted(value, x) for value, x in zip(declared, inputs, strict=True))
+        return tuple(self._converted(*ends) for ends in zip(declared, inputs, axes, strict=True))
 
-    def _converted(self, declared: OnnxValue, x: Value) -> Value:
-        shape = declared.shape
-        fits = shape is None or (
-            len(shape) == x.ndim
-            and all(isinstance(n, str) or n == m for n, m in zip(shape[1:], x.shape[1:], strict=True))
-        )
-        if not fits:
+    def _converted(self, declared: OnnxValue, x: Value, axis: int) -> Value:
+        """An input in the element type of the file. Raises ShapeError for another shape but for the batch."""
+        if not fits(declared, x.shape, axis):
             rows = {"input": declared, "given": x.type, "file": self.file}
-            repair = "a transform of the dataset that makes this shape, or a model exported with free axes"
+            repair = "a transform of the dataset that makes this shape, network.batch_axis, or a model with free axes"
             raise ShapeError("an input of an ONNX file has another shape", **rows, repair=repair)
         return x if declared.dtype in (None, x.dtype) else ops.Cast()(x, declared.dtype)
 
 
-def imported(path: Path, output: str = "", logits: bool = True, untie: Sequence[str] | None = None) -> OnnxGraph:
-    """The part of a file that a network is made of: what its output needs, without a Softmax at its end."""
+def _moved(x: Value, source: int, place: int) -> Value:
+    """x with an axis at another place."""
+    order = [k for k in range(x.ndim) if k != source]
+    order.insert(place, source)
+    return x if source == place or x.ndim <= max(source, place) else ops.Transpose()(x, tuple(order))
+
+
+def imported(path: Path, output: str = "", untie: Sequence[str] | None = None) -> OnnxGraph:
+    """The part of a file that a network is made of: what its output needs."""
     try:
         made = own_tensors(read_model(path), untie)
         graph = main_part(made.graph, output)
@@ -260,7 +377,7 @@ def imported(path: Path, output: str = "", logits: bool = True, untie: Sequence[
     if made.copies:
         names = some([*made.copies], 4)
         LOG.warning("%s: equal weights of several layers are a parameter for each: %s", path.name, names)
-    return _without_softmax(graph, path) if logits else graph
+    return graph
 
 
 def main_part(graph: OnnxGraph, output: str = "") -> OnnxGraph:
@@ -294,17 +411,6 @@ def _chosen_output(graph: OnnxGraph, name: str) -> str:
         rows = {"outputs": ", ".join(map(str, graph.outputs))}
         raise ConfigError("an ONNX file without an output of floats cannot be trained", **rows)
     return name or floats[0]
-
-
-def _without_softmax(graph: OnnxGraph, path: Path) -> OnnxGraph:
-    nodes, result = list(graph.nodes), graph.outputs[0].name
-    while nodes and nodes[-1].operator == "Identity" and nodes[-1].outputs[0] == result:
-        result = nodes.pop().inputs[0]
-    if not nodes or nodes[-1].operator != "Softmax" or nodes[-1].outputs[0] != result:
-        return graph
-    last = nodes.pop()
-    LOG.info("%s: the Softmax %s at the end is left out, since losses of logits apply it", path.name, last.name)
-    return replace(graph, nodes=tuple(nodes), outputs=(replace(graph.outputs[0], name=last.inputs[0]),))
 
 
 # A cell that returns every value of an imported network, to compare them with those of onnxruntime.

@@ -79,6 +79,18 @@ class OtherBatch:
         before = self.shapes.get(result)
         return before == now != () and any(self.shapes.get(name, shape) != shape for name, shape in sources)
 
+    def fitted(self, x: Value, shape: Shape) -> Value:
+        """A constant that is the same for all samples of the file's batch, as one sample where a shape has another
+        batch; other values as they are."""
+        array = x.asnumpy() if isinstance(x, Tensor) and not isinstance(x, Parameter) else None
+        if array is None:
+            return x
+        for axis in range(-min(x.ndim, len(shape)), 0):
+            if self.length != 1 and (array.shape[axis], shape[axis]) == (self.length, self.rows):
+                first = array.take([0], axis)
+                array = first if bool((array == first).all()) else array
+        return x if array.shape == x.shape else Tensor(array)
+
     def is_constant(self, name: str, now: Shape) -> bool:
         """Whether a value has the batch size of the file in its first axis, and no batch."""
         return bool(now) and now[0] == self.length and self.shapes.get(name) == now
@@ -292,6 +304,11 @@ class NodeCall:
         """Whether a length is the batch size that the file fixes, and x has an axis with the rows of another batch."""
         other = self.other_batch
         return other is not None and length == other.length and x.ndim > axis and x.shape[axis] == other.rows
+
+    def broadcast(self, a: Value, b: Value) -> tuple[Value, Value]:
+        """Two operands that are broadcast, where constants of the file's batch fit another one."""
+        other = self.other_batch
+        return (a, b) if other is None else (other.fitted(a, b.shape), other.fitted(b, a.shape))
 
     @property
     def other_batch(self) -> OtherBatch | None:

@@ -21,6 +21,7 @@ from runner.core.source import user_line, users_line
 from runner.core.values import Parameter, ParameterTuple, Value
 from runner.errors import ConfigError, nearest
 from runner.ops.gradient import InsertGradientOf, with_bprop
+from runner.types import TensorType
 from runner.validation.rules import KeywordNames
 
 FLOATS = {dt.float16: "fp16", dt.float32: "fp32"}  # the types of `to_float`, each with its flag
@@ -397,7 +398,7 @@ class Cell(KeywordNames):
         """Set `cell_type`, a text that only its owner reads."""
         self.__dict__["cell_type"] = cell_type
 
-    # What runner asks of a network: its files, and its head (runner/nn/head.py)
+    # What runner asks of a network: its files, its head (runner/nn/head.py), and that it suits loss and data
 
     @property
     def source_files(self) -> Sequence[Path]:
@@ -414,6 +415,12 @@ class Cell(KeywordNames):
 
     def change_outputs(self, weight: Parameter, before: int, now: int) -> None:
         """Adapt what the cell, which has the weight of the new head, derives from its number of outputs."""
+
+    def attach_loss(self, loss_fn: "Cell") -> None:
+        """Adapt outputs to the loss that is computed of them. Raises ConfigError when they cannot suit it."""
+
+    def attach_data(self, types: Sequence[TensorType]) -> None:
+        """Adapt the cell to inputs of these types, rows of a dataset: the first axis is the batch."""
 
     # Distributed training, and what has no effect here
 

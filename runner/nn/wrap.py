@@ -20,6 +20,7 @@ from runner.core.values import Parameter, ParameterTuple, Tensor, Value, map_val
 from runner.errors import ConfigError, TrainingError
 from runner.host.lazy import reference_attribute
 from runner.nn.cell import Cell
+from runner.nn.loss.losses import LossBase
 from runner.nn.optim.optimizer import Optimizer
 from runner.validation.arguments import above, at_least, flag, whole
 
@@ -33,6 +34,7 @@ class WithLossCell(Cell):
     def __init__(self, backbone: Cell, loss_fn: Cell) -> None:
         super().__init__(auto_prefix=False)
         self._backbone, self._loss_fn = backbone, loss_fn
+        backbone.attach_loss(loss_fn)
 
     @property
     def backbone_network(self) -> Cell:
@@ -57,6 +59,7 @@ class WithEvalCell(Cell):
         super().__init__(auto_prefix=False)
         flag({"cell": type(self).__name__}, add_cast_fp32=add_cast_fp32)
         self._network, self._loss_fn, self.add_cast_fp32 = network, loss_fn, add_cast_fp32
+        network.attach_loss(loss_fn)
 
     def construct(self, *columns: Value) -> tuple[Value, Value, Value]:
         *data, label = columns
@@ -65,6 +68,15 @@ class WithEvalCell(Cell):
             output = output.astype(dt.float32, copy=False)
             label = label.astype(dt.float32, copy=False) if label.dtype.is_float else label
         return returned(self._loss_fn, self._loss_fn(output, label)), output, label
+
+
+def attach_losses(cell: Cell) -> None:
+    """Tell each network its loss, where a cell of a script consists of these two as `WithLossCell` does."""
+    for _, one in cell.cells_and_names():
+        losses = [child for child in one.cells() if isinstance(child, LossBase)]
+        others = [child for child in one.cells() if not isinstance(child, LossBase)]
+        if len(losses) == len(others) == 1:
+            others[0].attach_loss(losses[0])
 
 
 def returned(cell: Cell, value: Any) -> Any:
@@ -91,6 +103,7 @@ class StepCell(Cell):
     def __init__(self, network: Cell, optimizer: Optimizer) -> None:
         super().__init__(auto_prefix=False)
         self.network, self.optimizer = network, optimizer
+        attach_losses(network)
         self.__dict__["weights"] = optimizer.parameters
         self.grad = ops.GradOperation(get_by_list=True, sens_param=True)
         self.reducer_flag = settings.reduces_gradients(self)

@@ -24,6 +24,7 @@ from runner.errors import ConfigError, MismatchError, RunnerError, some
 from runner.experiment.build import samples_of
 from runner.experiment.evaluate import saved_values
 from runner.experiment.run import run_environment
+from runner.importer.batch import axes_of_file, length_of
 from runner.importer.file import OnnxGraph, OnnxNode, read_model, with_all_outputs
 from runner.importer.network import AllValues, OnnxNetwork, main_part, unsupported
 from runner.importer.roles import CONSTANT, STATIC, roles_of
@@ -85,6 +86,7 @@ def _content(path: Path, graph: OnnxGraph) -> dict[str, Any]:
         "opsets": {node.domain or "ai.onnx": node.opset for node in graph.all_nodes()},
         "inputs": [str(value) for value in graph.inputs],
         "outputs": [str(value) for value in graph.outputs],
+        "batch": {value.name: axis for value, axis in zip(part.inputs, axes_of_file(part), strict=True)},
         "parameters": [row for row in tensors if row["role"] != CONSTANT],
         "constants": [row for row in tensors if row["role"] == CONSTANT],
         "operators": list(_operators(part, unsupported(part))),
@@ -132,6 +134,9 @@ def _print_content(found: dict[str, Any]) -> None:
     for key in ("inputs", "outputs"):
         for value in found[key]:
             print_line(console, f"  {key[:-1]:<8} {value}")
+    for name, axis in found["batch"].items():
+        place = "as rows of the data fit, or network.batch_axis" if axis is None else f"axis {axis}"
+        print_line(console, f"  batch    {place} of {name}")
     parameters = found["parameters"]
     total = sum(one["size"] for one in parameters)
     rows = [_tensor_row(one) for one in (*parameters, *found["constants"])]
@@ -212,20 +217,22 @@ def compare(model: Path, config: RunConfig, tolerance: Tolerance) -> dict[str, A
         rows = {"network": config.network.name, "allowed": "onnx", "repair": "a run with network=onnx"}
         raise ConfigError("the run has no network of an ONNX file", **rows)
     with run_environment(config):
-        network = OnnxNetwork(str(model), config.network.output, logits=False)
+        network = OnnxNetwork(str(model), config.network.output, logits=False, batch_axis=config.network.batch_axis)
         inputs = _inputs(config, network)
         ours = _values(network, inputs)
     session = Session(with_all_outputs(model, list(ours)), Device(threads=1))
-    feeds = {value.name: x for value, x in zip(network.graph.inputs, inputs, strict=True)}
+    ends = zip(network.graph.inputs, inputs, network.batch_axes, strict=True)
+    feeds = {value.name: np.ascontiguousarray(np.moveaxis(x, 0, axis)) for value, x, axis in ends}
     theirs = session.run({name: feeds[name].astype(type.dtype.numpy) for name, type in session.inputs.items()})
     return _compared(network, ours, theirs, tolerance)
 
 
 def _inputs(config: RunConfig, network: OnnxNetwork) -> list[np.ndarray]:
     declared = network.graph.inputs
-    fixed = [value.shape[0] for value in declared if value.shape and isinstance(value.shape[0], int)]
     data = samples_of(config.dataset, "test")
-    with closing(data.batch(min(fixed[0] if fixed else ROWS, len(data))).read(0)) as batches:
+    rows = [column.sample for column in data.columns[: len(declared)]]
+    network.attach_data([kind.with_shape(ROWS, *kind.shape) for kind in rows])
+    with closing(data.batch(min(length_of(declared, network.batch_axes) or ROWS, len(data))).read(0)) as batches:
         arrays = next(iter(batches))[: len(declared)]
     kinds = [value.dtype.numpy if value.dtype else x.dtype for value, x in zip(declared, arrays, strict=True)]
     return [np.asarray(x, kind) for x, kind in zip(arrays, kinds, strict=True)]

@@ -364,7 +364,7 @@ class Model(KeywordNames):
         fails.
         """
         check_train_arguments(epoch, train_dataset, dataset_sink_mode, sink_size, max_steps)
-        check_columns(self.network, train_dataset, self.loss_fn)
+        self._attach(train_dataset)
         steps = epoch_steps(train_dataset, dataset_sink_mode, sink_size)
         if self.parallel and world().limit is None:  # in a script: the ranks of a run divide every batch
             require_equal_steps(epoch, steps, max_steps)
@@ -383,6 +383,12 @@ class Model(KeywordNames):
             make = amp.with_overflow_check(self._with_replay(self.steps, train_dataset, first_step), self.train_network)
             make = with_elements(make, self.steps, cb_params)
             run_epochs(naming_columns(train_dataset)(make), hooks, run_context, total, steps if sunk else 1)
+
+    def _attach(self, dataset: Dataset) -> None:
+        """Check that the network takes the columns, and tell it their types."""
+        check_columns(self.network, dataset, self.loss_fn)
+        types = dataset.column_types()
+        self.network.attach_data(types if self.loss_fn is None else types[:-1])
 
     @contextmanager
     def _running(self, mode: int, hooks: CallbackList, run_context: RunContext) -> Iterator[ExitStack]:
@@ -500,7 +506,7 @@ class Model(KeywordNames):
                 repair="Model(..., loss_fn, metrics={'accuracy'})",
             )
         if isinstance(self.eval_network, nn.WithEvalCell):
-            check_columns(self.network, valid_dataset, self.loss_fn)
+            self._attach(valid_dataset)
         if self.eval_step is None:
             names = nn.WithEvalCell.outputs if isinstance(self.eval_network, nn.WithEvalCell) else None
             self.eval_step = self._step(self.eval_mode, self.eval_network, "eval_step", None, names)

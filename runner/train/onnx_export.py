@@ -18,6 +18,7 @@ from runner.core.values import Parameter, Value, values_of
 from runner.dataset.column import Column, sample_type
 from runner.dataset.pipeline import Dataset
 from runner.errors import ConfigError
+from runner.nn.loss.losses import LossInput
 from runner.ops.random import MASK, STRIDE, random_counter
 from runner.train.model import Model, inference
 from runner.train.sink import transformed
@@ -61,24 +62,24 @@ def predictor(
 ) -> bytes:
     """The network for rows as they are in the source of this dataset: any number of them, or else `batch_size`.
 
-    Inputs are named after the columns. Outputs: for a loss with an `activation`, `logits` and `probabilities`; with one
-    number per class (`softmax`, or `num_classes`) also `class`, the Int64 number of the most probable one. Other
-    networks have `output`, or `output0` and so on. Raises ConfigError when a transform has no operators, or wrong ones.
+    Inputs are named after the columns. Outputs: for a loss with an `activation`, `logits`, unless it takes
+    probabilities, and `probabilities`; with one number per class (`softmax`, or `num_classes`) also `class`, the Int64
+    number of the most probable one. Other networks have `output`, or `output0` and so on. Raises ConfigError when a
+    transform has no operators, or wrong ones.
     """
     require_operators(columns := input_columns(dataset))
     names = _input_names(columns, {parameter.name for parameter in model.network.get_parameters()})
     raw = [sample_type(column.source) for column in columns]
     types = [kind.with_shape(batch_size, *kind.shape) for kind in raw]
-    activation = getattr(model.loss_fn, "activation", None)
     with inference(model.network, model.precision):
-        predict = _predict(model.network.compute, columns, activation, num_classes)
+        predict = _predict(model.network.compute, columns, LossInput.of(model.loss_fn), num_classes)
         prefixes = names if len(names) > 1 else [""]
         free = [_free_axes(column, prefix) for column, prefix in zip(columns, prefixes, strict=True)]
         return compiler.export_onnx(predict, types, "predict", free=free, input_names=names, metadata=metadata)
 
 
 def _predict(
-    construct: Callable[..., Any], columns: Sequence[Column], activation: str | None, num_classes: int | None
+    construct: Callable[..., Any], columns: Sequence[Column], loss: LossInput, num_classes: int | None
 ) -> Callable[..., dict[str, Value]]:
     """Preprocessing, network and probabilities as one function that returns its outputs by name."""
 
@@ -89,21 +90,23 @@ def _predict(
         returned = construct(*inputs)
         outputs = list(returned) if isinstance(returned, tuple | list) else [returned]
         with current().use_precision(None):
-            return _named(outputs, activation, num_classes)
+            return _named(outputs, loss, num_classes)
 
     return predict
 
 
-def _named(outputs: Sequence[Value], activation: str | None, num_classes: int | None) -> dict[str, Value]:
+def _named(outputs: Sequence[Value], loss: LossInput, num_classes: int | None) -> dict[str, Value]:
     scores = outputs[0]
     is_matrix = len(outputs) == 1 and isinstance(scores, Value) and scores.ndim == 2
-    by_class = is_matrix and (activation == "softmax" or (activation is None and scores.shape[1] == num_classes))
-    if not is_matrix or not (activation or by_class):
+    kind = loss.activation
+    by_class = is_matrix and (kind == "softmax" or (kind is None and scores.shape[1] == num_classes))
+    if not is_matrix or not (kind or by_class):
         return {"output" if len(outputs) == 1 else f"output{k}": x for k, x in enumerate(outputs)}
-    named = {SCORES: scores}
     wide = ops.Cast(dt.float32)(scores) if scores.dtype is dt.float16 else scores
-    if activation is not None:
-        named[PROBABILITIES] = ops.Softmax()(wide) if activation == "softmax" else ops.Sigmoid()(wide)
+    operator = loss.to_probabilities
+    named = {PROBABILITIES: wide} if loss.takes == PROBABILITIES else {SCORES: scores}
+    if operator is not None:
+        named[PROBABILITIES] = operator(wide)
     if by_class:
         named[CLASS] = ops.Argmax(output_type=dt.int64)(scores)
     return named

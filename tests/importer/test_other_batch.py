@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from one_node import Constant, node, refused
 from onnx import TensorProto, helper, numpy_helper
 from tables import table
 
-from runner.errors import ConfigError
+from runner.errors import ConfigError, ShapeError
 from runner.importer.network import OnnxNetwork
 from runner.importer.node_call import OtherBatch
 
@@ -54,3 +55,28 @@ def test_a_file_that_reads_samples_by_number_is_refused(tmp_path):
     assert np.array_equal(network.compile_and_run(x).asnumpy(), x[[1, 0]])
     with pytest.raises(ConfigError, match="reads samples by number"):
         network.compile_and_run(np.zeros((4, 3), np.float32))
+
+
+def constant_plus_rows(path, samples):
+    """A file for two rows: x + c, with c a constant for these two, as exporters compute it from a state of zeros."""
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 3))]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    constant = helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(samples))
+    nodes = [constant, helper.make_node("Add", ["c", "x"], ["y"])]
+    graph = helper.make_graph(nodes, "graph", inputs, outputs)
+    path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]).SerializeToString())
+    return OnnxNetwork(str(path))
+
+
+def test_constants_that_are_the_same_for_all_samples(tmp_path):
+    sample, x = np.array([1, -2, 3], np.float32), np.arange(12, dtype=np.float32).reshape(4, 3)
+    network = constant_plus_rows(tmp_path / "model.onnx", np.stack([sample, sample]))
+    assert np.array_equal(network.compile_and_run(x).asnumpy(), x + sample)
+    other = constant_plus_rows(tmp_path / "model.onnx", np.stack([sample, sample + 1]))
+    with pytest.raises(ShapeError, match="do not broadcast"):
+        other.compile_and_run(x)
+
+
+def test_a_value_that_cannot_have_a_shape(tmp_path):
+    row = node("Expand", np.zeros((2, 3), np.float32), Constant(np.array([4, 3])))
+    assert "cannot be broadcast" in refused(row, tmp_path).what

@@ -92,12 +92,3 @@ def test_numbers_that_an_exporter_computed_are_not_trained(tmp_path):
     ]
     arrays = {"val_81": np.array([0.5], np.float32), "mask": mask, "layer.scale": np.array([0.5], np.float32)}
     assert names(network(tmp_path, nodes, arrays))[1] == ["layer.scale"]
-
-
-def test_a_softmax_before_an_identity_is_left_out(tmp_path):
-    nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["h"]),
-        helper.make_node("Softmax", ["h"], ["p"]),
-        helper.make_node("Identity", ["p"], ["y"]),
-    ]
-    assert [node.op_type for node in network(tmp_path, nodes, {"w": MATRIX.T.copy()}).graph.nodes] == ["MatMul"]

@@ -29,8 +29,8 @@ class Sample:
     gradients: dict[str, np.ndarray]
 
     def network(self, logits: bool) -> OnnxNetwork:
-        """The imported network."""
-        return OnnxNetwork(str(self.path), logits=logits)
+        """The imported network, as the file has it, or for its loss."""
+        return OnnxNetwork(str(self.path), logits=None if logits else False)
 
     def loss_cell(self, network: nn.Cell) -> nn.Cell:
         """The network with the loss of the reference."""
@@ -82,6 +82,7 @@ class _Entropy(nn.Cell):
         super().__init__(auto_prefix=False)
         self.network = network
         self.loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
+        network.attach_loss(self.loss)
 
     def construct(self, *inputs: Value) -> Value:
         logits = self.network(*inputs[:-1])

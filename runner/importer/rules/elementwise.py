@@ -67,7 +67,7 @@ def declare(name: str, kind: Callable[[], Any], operands: int) -> None:
         return result
 
     def binary(call: NodeCall, a: Value, b: Value) -> Value:
-        result: Value = kind()(a, b)
+        result: Value = kind()(*call.broadcast(a, b))
         return result
 
     rule = unary if operands == 1 else binary
@@ -97,7 +97,7 @@ def power(call: NodeCall, x: Value, y: Value) -> Value:
 @onnx_operator("Div")
 def div(call: NodeCall, a: Value, b: Value) -> Value:
     """a / b; for whole numbers the quotient towards zero."""
-    return (ops.Div() if a.dtype.is_float else ops.TruncateDiv())(a, b)
+    return (ops.Div() if a.dtype.is_float else ops.TruncateDiv())(*call.broadcast(a, b))
 
 
 @onnx_operator("Mod")

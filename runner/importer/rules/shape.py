@@ -147,9 +147,15 @@ def _part(x: Value, axis: int, start: int, length: int) -> Value:
 @onnx_operator("Expand", static=("shape",))
 def expand(call: NodeCall, x: Value, shape: np.ndarray) -> Value:
     """x broadcast against a shape. A batch size that the file fixes may be another one."""
-    other = call.other_batch.expanded(call.node.inputs[0], call.node.outputs[0], x.shape) if call.other_batch else None
-    wanted = other or tuple(int(n) for n in shape.tolist())
-    return spread(x, np.broadcast_shapes(x.shape, wanted))
+    batch, wanted = call.other_batch, tuple(int(n) for n in shape.tolist())
+    if batch is not None:
+        wanted = batch.expanded(call.node.inputs[0], call.node.outputs[0], x.shape) or wanted
+        x = batch.fitted(x, wanted)
+    try:
+        common = np.broadcast_shapes(x.shape, wanted)
+    except ValueError:
+        raise call.error("a value cannot be broadcast to a shape", x=x.type, shape=wanted) from None
+    return spread(x, common)
 
 
 @onnx_operator("Tile", static=("repeats",))

@@ -1,6 +1,7 @@
 """Losses of r1.2 that no key names: sampled softmax, Dice and focal loss, and the loss of the angle between outputs."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -178,6 +179,8 @@ class FocalLoss(LossBase):
     per class, at least 0. As in MindSpore, what is reduced is a mean: over the positions of a sample, (N,), for
     class numbers, and over those of a class, (N, C), for distributions. Raises ConfigError and ShapeError for others.
     """
+
+    activation: ClassVar[str] = "softmax"
 
     def __init__(
         self,

@@ -1,14 +1,16 @@
 """Losses: `LossBase`, with reduction and checks of operands, and the losses of classes, values and probabilities.
 
-A loss is a cell of (output, target); see the package.
+A loss is a cell of (output, target); see the package. `LossInput` is what a loss says about the outputs that it takes.
 """
 
+import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
 from runner import dtype as dt, ops
+from runner.core.operators import Primitive
 from runner.core.source import current_source, user_line
 from runner.core.values import Tensor, Value
 from runner.errors import ConfigError, ShapeError
@@ -93,6 +95,57 @@ def in_shape_of(logits: Value, labels: Value) -> Value:
     return labels if labels.dtype.is_float else labels.astype(logits.dtype)
 
 
+# What a loss takes: a fact of its class, for metrics, predictions, exports, and for the end of imported networks.
+
+LOGITS, PROBABILITIES, LOG_PROBABILITIES, VALUES = "logits", "probabilities", "log_probabilities", "values"
+ACTIVATIONS: dict[str, Primitive] = {"softmax": ops.Softmax(), "sigmoid": ops.Sigmoid()}
+OF_ACTIVATIONS = (LOGITS, PROBABILITIES, LOG_PROBABILITIES)
+
+
+class LossInput(NamedTuple):
+    """The attributes `activation` and `takes` of a loss; both None for one that takes any numbers.
+
+    `activation` is what makes probabilities of logits. `takes` is what the network returns to the loss: `logits` (the
+    default beside an activation, which the loss then applies itself), `probabilities`, `log_probabilities`, or, without
+    an activation, `values` on the scale of the targets.
+    """
+
+    activation: str | None
+    takes: str | None
+
+    @classmethod
+    def of(cls, loss_fn: object) -> Self:
+        """What a loss declares. Raises ConfigError for other texts."""
+        activation = getattr(loss_fn, "activation", None)
+        takes = getattr(loss_fn, "takes", None if activation is None else LOGITS)
+        loss = {"loss": type(loss_fn).__name__}
+        if activation is not None and activation not in ACTIVATIONS:
+            rows = {**loss, "value": repr(activation), "allowed": ", ".join(ACTIVATIONS)}
+            raise ConfigError("activation of a loss is unknown", **rows)
+        allowed = (VALUES, None) if activation is None else OF_ACTIVATIONS
+        if takes not in allowed:
+            rows = {**loss, "value": repr(takes), "allowed": ", ".join(map(str, allowed))}
+            what = "what a loss takes is unknown" if takes not in OF_ACTIVATIONS else "such a loss needs an activation"
+            raise ConfigError(what, **rows)
+        return cls(activation, takes)
+
+    @property
+    def to_probabilities(self) -> Primitive | None:
+        """What makes probabilities of the outputs of a network; None if they are, or become none."""
+        if self.takes == LOGITS and self.activation is not None:
+            return ACTIVATIONS[self.activation]
+        return ops.Exp() if self.takes == LOG_PROBABILITIES else None
+
+    def limit(self, threshold: float) -> float:
+        """The output of a probability, for single outputs and labels; a loss of any numbers has logits there."""
+        if self.takes in (PROBABILITIES, VALUES):
+            return threshold
+        return math.log(threshold) if self.takes == LOG_PROBABILITIES else math.log(threshold / (1 - threshold))
+
+
+ANY_NUMBERS = LossInput(None, None)
+
+
 # Softmax cross-entropy: one of several classes.
 
 
@@ -173,6 +226,8 @@ class MSELoss(LossBase):
     would be broadcast to every pair of elements. Integers count as floats.
     """
 
+    takes: ClassVar[str] = VALUES
+
     def __init__(self, reduction: Reduction = "mean") -> None:
         super().__init__(reduction)
         self.square = ops.Square()
@@ -188,6 +243,8 @@ class RMSELoss(LossBase):
     The gradient where all are equal is not a number.
     """
 
+    takes: ClassVar[str] = VALUES
+
     def __init__(self) -> None:
         super().__init__("mean")
         self.square, self.sqrt = ops.Square(), ops.Sqrt()
@@ -201,6 +258,8 @@ class L1Loss(LossBase):
 
     The gradient where both are equal is 0.
     """
+
+    takes: ClassVar[str] = VALUES
 
     def __init__(self, reduction: Reduction = "mean") -> None:
         super().__init__(reduction)
@@ -221,6 +280,8 @@ class SmoothL1Loss(LossBase):
     `reduction` is `none` (the default, as in MindSpore), `mean` or `sum` over all elements. Labels as in `MSELoss`.
     Raises ConfigError when `beta` is not above 0.
     """
+
+    takes: ClassVar[str] = VALUES
 
     def __init__(self, beta: float = 1.0, reduction: Reduction = "none") -> None:
         super().__init__(reduction)
@@ -248,6 +309,9 @@ class BCELoss(LossBase):
     added to the operands of the logarithms. `reduction` is over all elements. Targets as in `MSELoss`. For logits, use
     `BCEWithLogitsLoss`, which is exact. Raises ConfigError for other arguments.
     """
+
+    activation: ClassVar[str] = "sigmoid"
+    takes: ClassVar[str] = PROBABILITIES
 
     def __init__(self, weight: float | Sequence[float] | Tensor | None = None, reduction: Reduction = "none") -> None:
         super().__init__(reduction)

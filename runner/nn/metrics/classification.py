@@ -4,7 +4,6 @@
 confusion matrix with the figures that follow from it, and the ROC curve.
 """
 
-import math
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from runner.errors import ConfigError, ShapeError, known_names
 from runner.nn.cell import Cell
+from runner.nn.loss.losses import ANY_NUMBERS, LossInput
 from runner.nn.metrics.base import Mean, Metric, is_one_hot, of_arrays, require_data, require_shapes, without_units
 from runner.validation.arguments import flag, one_of, whole
 from runner.validation.rules import Rule
@@ -39,8 +39,9 @@ class Classifier:
     Outputs (N, C) are the scores of C classes, of which the largest counts; targets are class numbers (N,) or one-hot
     (N, C). With more axes see `classes_last`. With `eval_type` "multilabel" each of them is a logit of its own, and
     targets (N, L) are 0 or 1; by default (None) so if the loss function has the `activation` "sigmoid", as
-    `BCEWithLogitsLoss`. A single output per sample, (N,) or (N, 1), is always a logit. A logit counts as 1 if its
-    probability is above `threshold`: so do predictions that are 1 already, and those of 0 do not.
+    `BCEWithLogitsLoss`. A single output per sample, (N,) or (N, 1), is a logit, and counts as 1 if its probability is
+    above `threshold`: so do predictions that are 1 already, and those of 0 do not. With a loss function that takes
+    probabilities or values, as `BCELoss` or `MSELoss`, outputs are compared with `threshold` itself.
     """
 
     def __init__(self, eval_type: EvalType | None, threshold: float) -> None:
@@ -48,12 +49,14 @@ class Classifier:
             one_of({}, EVAL_TYPES, eval_type=eval_type)
         self.is_fixed, self.is_multilabel = eval_type is not None, eval_type == "multilabel"
         require_probability(threshold)
-        self.limit = math.log(threshold / (1 - threshold))
+        self.threshold, self.limit = threshold, ANY_NUMBERS.limit(threshold)
 
     def attach(self, loss_fn: Cell) -> None:
-        """Take the default from the loss function."""
+        """Take the default, and what outputs are, from the loss function."""
+        outputs = LossInput.of(loss_fn)
+        self.limit = outputs.limit(self.threshold)
         if not self.is_fixed:
-            self.is_multilabel = getattr(loss_fn, "activation", None) == "sigmoid"
+            self.is_multilabel = outputs.activation == "sigmoid"
 
     def __call__(self, metric: Metric, output: np.ndarray, target: np.ndarray) -> Labels:
         """The labels of a batch. Raises ShapeError, and ConfigError for targets that are no labels."""

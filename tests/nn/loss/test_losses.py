@@ -10,6 +10,7 @@ from runner import nn
 from runner.core.values import Tensor
 from runner.dataset import NumpySlicesDataset
 from runner.errors import ConfigError, ShapeError
+from runner.nn.loss.losses import LossInput
 from runner.train.model import Model
 
 EXTREME = np.array([0, 1e-30, 1e-3, 1, 10, 20, 60, 88, 104, 1e4, 1e30], np.float32)
@@ -310,3 +311,26 @@ def test_mixed_precision_learns_too(kind, loss, mode, level):
     before = model.eval(data.batch(16))["loss"]
     model.train(10, data.batch(16), dataset_sink_mode=False)
     assert model.eval(data.batch(16))["loss"] < 0.7 * before
+
+
+# What losses declare of the outputs that they take
+
+
+def declaring(**attributes):
+    return type("Declared", (nn.Cell,), attributes)()
+
+
+@table(
+    ("attributes", "words"),
+    [
+        ({"activation": "softmx"}, "activation of a loss is unknown"),
+        ({"activation": "softmax", "takes": "logit"}, "what a loss takes is unknown"),
+        ({"activation": "softmax", "takes": "values"}, "what a loss takes is unknown"),
+        ({"takes": "probabilities"}, "such a loss needs an activation"),
+    ],
+)
+def test_what_a_loss_declares(attributes, words):
+    with pytest.raises(ConfigError, match=words):
+        LossInput.of(declaring(**attributes))
+    assert LossInput.of(declaring()) == (None, None)
+    assert LossInput.of(declaring(activation="sigmoid")) == ("sigmoid", "logits")

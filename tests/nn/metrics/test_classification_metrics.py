@@ -92,6 +92,20 @@ def test_one_logit(dtype, columns, kind, threshold, cut):
     assert made == pytest.approx(oracle(ANSWERS, predicted, **options), abs=1e-12)
 
 
+class OfLogarithms(nn.Cell):
+    activation, takes = "sigmoid", "log_probabilities"
+
+
+@table("threshold", [0.5, 0.2, 0.9])
+@table(("loss", "form"), [(nn.BCELoss(), np.array), (nn.MSELoss(), np.array), (OfLogarithms(), np.log)], ids=str)
+def test_outputs_are_what_the_loss_takes(loss, form, threshold):
+    probabilities = 1 / (1 + np.exp(-LOGITS.astype(np.float64)))
+    metric = nn.Accuracy(threshold=threshold)
+    metric.attach(loss)
+    made = over((40,), metric, form(probabilities), ANSWERS)
+    assert made == pytest.approx(sk.accuracy_score(ANSWERS, probabilities > threshold))
+
+
 @table("cut", CUTS)
 @table("threshold", [0.5, 0.3])
 @table("kind", SCORE_METRICS)
