@@ -16,7 +16,6 @@ from runner.dataset import NumpySlicesDataset
 from runner.errors import ConfigError, ShapeError
 from runner.experiment.predict import predict
 from runner.host.console import LOG
-from runner.importer.file import read_model
 from runner.importer.network import OnnxNetwork
 from runner.report.onnx_file import inspect
 from runner.report.record import RunRecord
@@ -196,9 +195,9 @@ def test_a_run_says_where_the_batch_is(tmp_path, caplog, capsys):
     with caplog.at_level("INFO", logger=LOG.name):
         run(tmp_path / "run", path, "pynative", ROWS, CLASSES)
     assert "lstm.onnx: the batch is axis 1 of x, axis 0 of y" in caplog.text
-    assert inspect(path, read_model(path))["batch"] == {"x": 1}
+    assert inspect(path)["batch"] == {"x": 1}
     fixed = lstm(tmp_path / "fixed.onnx", [T, 7, D], [7, C])
-    assert inspect(fixed, read_model(fixed))["batch"] == {"x": None}
+    assert inspect(fixed)["batch"] == {"x": None}
     assert cli.main(["compare", str(path), str(tmp_path / "run" / "run")]) == 0
     assert cli.main(["inspect", str(path)]) == 0
     assert "axis 1 of x" in capsys.readouterr().out

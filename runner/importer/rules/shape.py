@@ -152,9 +152,10 @@ def expand(call: NodeCall, x: Value, shape: np.ndarray) -> Value:
         wanted = batch.expanded(call.node.inputs[0], call.node.outputs[0], x.shape) or wanted
         x = batch.fitted(x, wanted)
     try:
-        return spread(x, np.broadcast_shapes(x.shape, wanted))
+        result = np.broadcast_shapes(x.shape, wanted)
     except ValueError:
         raise call.error("a value cannot be broadcast to a shape", x=x.type, shape=wanted) from None
+    return spread(x, result)
 
 
 @onnx_operator("Tile", static=("repeats",))
