@@ -120,7 +120,7 @@ class OnnxNetwork(Cell):
         train: tuple[str, ...] = (),
         constant: tuple[str, ...] = (),
         untie: tuple[str, ...] | None = None,
-        batch_axis: Annotated[int | None, Rule(low=0)] = None,
+        batch_axis: Annotated[int | None, Rule(low=0, high=7)] = None,
     ) -> None:
         super().__init__()
         self.file = Path(path).absolute()
