@@ -22,6 +22,7 @@ from runner.host import png
 from runner.host.console import LOG, as_unicode
 from runner.host.files import make_directory, remove, storage_errors, write_atomically, write_json, write_whole
 from runner.host.png import MAX_SIDE
+from runner.nn.loss.losses import ANY_NUMBERS, LOGITS, VALUES, LossInput
 from runner.nn.metrics.base import without_units
 from runner.ops.activation import Softmax
 from runner.train import onnx_export
@@ -137,8 +138,15 @@ class Predictions(NamedTuple):
     predicted_probability: np.ndarray
 
     @classmethod
-    def of(cls, output: np.ndarray, target: np.ndarray, rows: np.ndarray, visits: np.ndarray) -> "Predictions | None":
-        """Those of a batch: outputs (N, C) are logits, targets class numbers. None for anything else."""
+    def of(
+        cls,
+        output: np.ndarray,
+        target: np.ndarray,
+        rows: np.ndarray,
+        visits: np.ndarray,
+        loss: LossInput = ANY_NUMBERS,
+    ) -> "Predictions | None":
+        """Those of a batch: outputs (N, C) are what a loss takes, or logits, targets class numbers. None for others."""
         is_classification = output.ndim == 2 and output.shape[1] > 1 and target.dtype.kind in "iu"
         if not is_classification or not without_units(target.shape) == output.shape[:1] == rows.shape:
             return None
@@ -147,7 +155,8 @@ class Predictions(NamedTuple):
             return None
         with np.errstate(all="ignore"):
             scores = output.astype(np.float64)
-            probabilities = Softmax().kernel(scores)
+            operator = Softmax() if loss.takes in (None, LOGITS, VALUES) else loss.to_probabilities
+            probabilities = scores if operator is None else np.asarray(operator.kernel(scores))
         predicted, samples = scores.argmax(1), np.arange(len(true))
         own, highest = probabilities[samples, true], probabilities[samples, predicted]
         return cls(rows, visits, true, predicted, own, highest)
@@ -167,8 +176,8 @@ class WorstPredictions(Callback):
     removed. Raises StorageError.
     """
 
-    def __init__(self, run_dir: Path, global_step: int) -> None:
-        self.folder, self.global_step = run_dir / rundir.EVAL, global_step
+    def __init__(self, run_dir: Path, global_step: int, loss: LossInput = ANY_NUMBERS) -> None:
+        self.folder, self.global_step, self.loss = run_dir / rundir.EVAL, global_step, loss
         self.worst: Predictions | None = None
         self.samples = self.classes = 0
         self._fits = True
@@ -184,7 +193,7 @@ class WorstPredictions(Callback):
         cb_params = run_context.original_args()
         visits = np.atleast_1d(next(self._batches))
         output, target = map(np.asarray, cb_params.net_outputs[1:])
-        found = Predictions.of(output, target, cb_params.valid_dataset.rows(visits), visits)
+        found = Predictions.of(output, target, cb_params.valid_dataset.rows(visits), visits, self.loss)
         if found is None:
             self._fits, self.worst = False, None
             return

@@ -36,6 +36,7 @@ from runner.host.console import LOG
 from runner.host.files import Journal, write_json
 from runner.host.json import without_lists
 from runner.host.process import Interruption
+from runner.nn.loss.losses import LossInput
 from runner.nn.metrics.base import AnyMetric, is_scalar
 from runner.nn.steps import GraphStep
 from runner.nn.wrap import WithEvalCell
@@ -264,7 +265,7 @@ def final_evaluation(
     callbacks: Sequence[Callback] = (),
 ) -> dict[str, Any]:
     """Evaluate as `evaluate` does, and write the worst predictions into the run directory. Raises as `evaluate`."""
-    worst = results.WorstPredictions(folder, cb_params.cur_step_num)
+    worst = results.WorstPredictions(folder, cb_params.cur_step_num, LossInput.of(experiment.model.loss_fn))
     return evaluate(experiment, metrics, cb_params, [*callbacks, worst])
 
 

@@ -61,7 +61,7 @@ def left_out(end: Ending, loss_fn: Cell, file: Path) -> Instead:
         return {}
     is_applied = wanted.takes == LOGITS and end.makes != LOG_SOFTMAX
     how = f"is left out, since {loss} applies it" if is_applied else f"is kept, as {loss} wants it"
-    LOG.info("%s: %s %s", file.name, end, how)
+    LOG.warning("%s: %s %s", file.name, end, how)
     return end.instead if is_applied else {}
 
 

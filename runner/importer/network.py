@@ -130,7 +130,7 @@ class OnnxNetwork(Cell):
         train: tuple[str, ...] = (),
         constant: tuple[str, ...] = (),
         untie: tuple[str, ...] | None = None,
-        batch_axis: Annotated[int | None, Rule(low=0)] = None,
+        batch_axis: Annotated[int | None, Rule(low=0, high=7)] = None,
     ) -> None:
         super().__init__()
         self.file = Path(path).absolute()
@@ -144,7 +144,7 @@ class OnnxNetwork(Cell):
         self._ending, self._logits, self._loss = ending_of(self.graph), logits, ("", LossInput(None, None))
         self._left_out = self._ending.instead if logits else {}
         if self._left_out:
-            LOG.info("%s: %s is left out, as `logits` says", self.file.name, self._ending)
+            LOG.warning("%s: %s is left out, as `logits` says", self.file.name, self._ending)
         parameters = {}
         for name, role in roles.items():
             if role.kind != CONSTANT:
@@ -198,7 +198,7 @@ class OnnxNetwork(Cell):
         if any((*axes, output)) and (axes, output) != (self._axes, self._output_axis):
             ends = [*zip(self.graph.inputs, axes, strict=True), (self.graph.outputs[0], output)]
             text = ", ".join(f"axis {axis} of {value.name}" for value, axis in ends)
-            LOG.info("%s: the batch is %s", self.file.name, text)
+            LOG.warning("%s: the batch is %s", self.file.name, text)
         self.__dict__.update(_axes=axes, _output_axis=output, _rows=rows)
 
     @property
@@ -349,14 +349,14 @@ class OnnxNetwork(Cell):
             rows = {"file": self.file, "inputs": ", ".join(map(str, declared)), "given": len(inputs)}
             repair = "dataset.inputs=[columns in the order of the file's inputs]"
             raise ShapeError("the network of an ONNX file has another number of inputs", **rows, repair=repair)
-        return tuple(self._converted(*ends) for ends in zip(declared, inputs, axes, strict=True))
+        for value, x, axis in zip(declared, inputs, axes, strict=True):
+            if not fits(value, x.shape, axis):
+                rows = {"input": value, "given": x.type, "file": self.file}
+                repair = "a transform of the dataset to this shape, network.batch_axis, or a model with free axes"
+                raise ShapeError("an input of an ONNX file has another shape", **rows, repair=repair)
+        return tuple(self._converted(value, x) for value, x in zip(declared, inputs, strict=True))
 
-    def _converted(self, declared: OnnxValue, x: Value, axis: int) -> Value:
-        """An input in the element type of the file. Raises ShapeError for another shape but for the batch."""
-        if not fits(declared, x.shape, axis):
-            rows = {"input": declared, "given": x.type, "file": self.file}
-            repair = "a transform of the dataset that makes this shape, network.batch_axis, or a model with free axes"
-            raise ShapeError("an input of an ONNX file has another shape", **rows, repair=repair)
+    def _converted(self, declared: OnnxValue, x: Value) -> Value:
         return x if declared.dtype in (None, x.dtype) else ops.Cast()(x, declared.dtype)
 
 

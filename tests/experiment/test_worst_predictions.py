@@ -18,6 +18,7 @@ from runner.dataset.transforms.transform import Transform
 from runner.errors import StorageError
 from runner.experiment.results import Predictions, WorstPredictions, thumbnails
 from runner.host import files, png
+from runner.nn.loss.losses import LossInput
 from runner.types import TensorType
 
 MODES = pytest.mark.parametrize("mode", ["graph", "pynative"])
@@ -118,6 +119,14 @@ def test_outputs_that_are_not_finite_come_first():
     assert found.row.tolist() == [1, 3, 5, 2, 0, 4]
     np.testing.assert_array_equal(np.isnan(found.probability), [True] * 3 + [False] * 3)
     assert (found.probability[3], found.predicted.tolist()[3:]) == (0.0, [1, 1, 0])
+
+
+@table(("takes", "form"), [("probabilities", np.array), ("log_probabilities", np.log), ("logits", np.log)])
+def test_outputs_are_what_the_loss_takes(takes, form):
+    shares = softmax(floats(6, 3).astype(np.float64))
+    rows = np.arange(6)
+    found = Predictions.of(form(shares), np.zeros(6, np.int32), rows, rows, LossInput("softmax", takes))
+    np.testing.assert_allclose(found.probability, shares[:, 0], rtol=1e-12)
 
 
 def floats(*shape: int) -> np.ndarray:

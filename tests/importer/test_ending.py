@@ -44,6 +44,15 @@ class LogLikelihood(nn.Cell):
         return -ops.ReduceMean()(ops.ReduceSum()(logs * ops.OneHot()(labels, 4), 1))
 
 
+class Likelihood(nn.Cell):
+    """The mean of minus the logarithms of the probabilities of the classes."""
+
+    activation, takes = "softmax", "probabilities"
+
+    def construct(self, shares, labels):
+        return -ops.ReduceMean()(ops.Log()(ops.ReduceSum()(shares * ops.OneHot()(labels, 4), 1)))
+
+
 def entropy():
     return nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
 
@@ -287,3 +296,32 @@ def test_predictions_of_a_softmax(tmp_path):
     np.save(tmp_path / "x.npy", X)
     (stock,) = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, {"x": X})
     np.testing.assert_allclose(predict(tmp_path / "run", [tmp_path / "x.npy"]).values, stock, rtol=1e-4)
+
+
+OF_CLASSES = {"Softmax": "probabilities", "LogSoftmax": "log_probabilities"}
+
+
+@table("operator", [*OF_CLASSES])
+def test_predictions_and_exports_of_a_loss_that_applies_nothing(tmp_path, operator):
+    """The network computes the probabilities, or their logarithms, itself: they are not computed again."""
+    form = OF_CLASSES[operator]
+
+    @runner.register.loss(f"of_{form}")
+    def own() -> nn.Cell:
+        return LogLikelihood() if operator == "LogSoftmax" else Likelihood()
+
+    folder = tmp_path / operator
+    folder.mkdir()
+    path = linear(folder, node(operator, ["z"], ["y"]))
+    metrics = evaluated(folder, path, CLASSES, f"loss=of_{form}", "eval.metrics=[loss,accuracy]")
+    assert metrics["loss"] == pytest.approx(NLL_OF_SOFTMAX[0], rel=1e-5)
+    z = (X @ W + B).astype(np.float64)
+    shares = np.exp(z) / np.exp(z).sum(1, keepdims=True)
+    assert metrics["accuracy"] == (z.argmax(1) == CLASSES).mean()
+    np.save(folder / "x.npy", X)
+    np.testing.assert_allclose(predict(folder / "run", [folder / "x.npy"]).values, shares, rtol=1e-4)
+    session = onnxruntime.InferenceSession(folder / "run/model/predict.onnx", providers=["CPUExecutionProvider"])
+    (name,) = [value.name for value in session.get_inputs()]
+    made = dict(zip([value.name for value in session.get_outputs()], session.run(None, {name: X}), strict=True))
+    np.testing.assert_allclose(made["probabilities"], shares, rtol=1e-4)
+    assert ("logits" in made) == (operator == "LogSoftmax")
