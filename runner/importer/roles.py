@@ -121,7 +121,7 @@ class _Evidence:
         if self.arrays[name].dtype.kind != "f" or not self.arrays[name].size:
             return "only tensors of floats can be trained"
         if OWN_CONSTANT.fullmatch(name):
-            return "a constant in a network that runner exported"
+            return "a constant in an export of runner"
         return STATIC if self.is_static(name) else None
 
     def role(self, name: str) -> Role:
