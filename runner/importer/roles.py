@@ -93,6 +93,7 @@ NORMALIZATIONS = "BatchNormalization", "InstanceNormalization", "LayerNormalizat
 MOVED = "Reshape", "Transpose", "Unsqueeze", "Squeeze", "Flatten", "Expand", "Cast", "Identity"  # the same elements
 # Operators of PyTorch by which the exporter names what it computed of one tensor alone.
 SHAPED = "view", "reshape", "unsqueeze", "squeeze", "transpose", "permute", "t", "slice", "expand", "clone"
+OWN_CONSTANT = re.compile(r"const:[\d.]+")  # in runner's own graphs, in which no parameter may have such a name
 LOWEST_WEIGHT = -1e4  # masks of attention add numbers below this
 HIGHEST_OF_MASKS = -9.0  # in masks of two numbers, 0 and one below this
 
@@ -119,9 +120,9 @@ class _Evidence:
         """Why a tensor cannot be a parameter, or None."""
         if self.arrays[name].dtype.kind != "f" or not self.arrays[name].size:
             return "only tensors of floats can be trained"
-        if self.is_static(name):
-            return STATIC
-        return None
+        if OWN_CONSTANT.fullmatch(name):
+            return "a constant in an export of runner"
+        return STATIC if self.is_static(name) else None
 
     def role(self, name: str) -> Role:
         """The role of a tensor, by the first evidence for one."""
@@ -207,10 +208,6 @@ class _Evidence:
 
 
 # Evidence in files without a signature, in the order in which it counts.
-
-
-def _is_our_constant(of: _Evidence, name: str, uses: list[Use]) -> bool:
-    return of.graph.producer == "runner" and name.startswith("const:")
 
 
 def _is_not_written(of: _Evidence, name: str, uses: list[Use]) -> bool:
@@ -324,7 +321,6 @@ def _always(of: _Evidence, name: str, uses: list[Use]) -> bool:
 
 
 FINDINGS: Sequence[Finding] = (
-    (_is_our_constant, Role(CONSTANT, "a constant in a network that runner exported")),
     (_is_not_written, Role(CONSTANT, "the value of a Constant node, which is no weight of a layer")),
     (_is_helper, Role(CONSTANT, "a scale of 1 or shift of 0 before those of the normalization")),
     (_is_repeated_kernel, Role(CONSTANT, "one filter for every channel", True)),

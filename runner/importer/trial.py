@@ -52,6 +52,8 @@ def tried(path: Path) -> Promise:
         what = "the file does not say what its inputs are, so only a run with data can show whether it trains"
         rows = {"inputs": ", ".join(map(str, unknown)), "repair": "onnx.helper.make_tensor_value_info with a shape"}
         return Promise((), {}, [*refusals, ConfigError(what, **rows)], depends=True)
+    if not network.trainable_params():
+        refusals.append(ConfigError("no tensor of the file is trained", repair="network.train=[NAME, ...]"))
     lengths, found, depends = _chosen(network)
     if refusals or found:
         return Promise((), lengths, [*refusals, *found], depends)

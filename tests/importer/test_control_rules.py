@@ -111,6 +111,8 @@ def test_our_own_export_with_branches_trains_as_the_network_that_it_was(mode, tm
     path = tmp_path / "branches.onnx"
     network.set_train(False)
     path.write_bytes(export_onnx(network.compute, [TensorType(dt.float32, (5, 1, 4, 4))], "network"))
+    with pytest.raises(ConfigError, match="a tensor cannot be trained"):
+        OnnxNetwork(str(path), train=("const:8",))
     steps = []
     for cell in (network, OnnxNetwork(str(path))):
         step = nn.TrainOneStepCell(nn.WithLossCell(cell, nn.MSELoss()), nn.Momentum(cell.trainable_params(), 0.05, 0.9))

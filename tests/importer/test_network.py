@@ -128,6 +128,22 @@ def test_errors_name_node_and_line_of_the_file(tmp_path):
     assert raised.value.rows["scope"].endswith("dense/MatMul/MatMul-op0")
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_errors_of_python_in_rules_are_errors_of_their_nodes(tmp_path, mode):
+    context.set_context(mode=mode)
+    nodes = [
+        helper.make_node("Greater", ["x", "w"], ["c"]),
+        helper.make_node("Where", ["c", "x", "v"], ["y"], "choose"),
+    ]
+    arrays = {"w": np.ones(6, np.float32), "v": np.ones(5, np.float32)}
+    path = saved(tmp_path / "wrong.onnx", model(nodes, {"x": ["n", 6]}, ["y"], arrays))
+    with pytest.raises(ConfigError, match="a node does not fit what it reads") as raised:
+        OnnxNetwork(str(path))(Tensor(np.ones((2, 6), np.float32)))
+    assert raised.value.rows["node"] == "choose"
+    assert raised.value.rows["operands"] == "Bool[2, 6], Float32[2, 6], Float32[5]"
+    assert raised.value.rows["reason"].startswith("ValueError: shape mismatch")
+
+
 def test_parameters_with_equal_elements_are_separate(tmp_path):
     """torch writes fresh scales once, with Identity nodes for the other layers; tied matrices stay tied."""
     arrays = {"one": np.ones(3, np.float32), "w": np.arange(9, dtype=np.float32).reshape(3, 3)}

@@ -20,8 +20,11 @@ def inspected(capsys, path, *options: str) -> tuple[int, str]:
 def sampled(tmp_path):
     """Two images sampled in a way that has no rule, the same reason twice, for images of any size."""
     nodes = [helper.make_node("GridSample", ["x", "g"], [f"s{k}"], f"sample{k}", mode="bicubic") for k in range(5)]
-    nodes.append(helper.make_node("Sum", [f"s{k}" for k in range(5)], ["y"], "total"))
-    return saved(tmp_path / "sampled.onnx", model(nodes, {"x": ["n", 3, "h", "w"], "g": ["n", 4, 4, 2]}, ["y"], {}))
+    nodes.append(helper.make_node("Sum", [f"s{k}" for k in range(5)], ["s"], "total"))
+    nodes.append(helper.make_node("Conv", ["s", "c.weight"], ["y"]))
+    arrays = {"c.weight": np.ones((2, 3, 3, 3), np.float32)}
+    made = model(nodes, {"x": ["n", 3, "h", "w"], "g": ["n", 4, 4, 2]}, ["y"], arrays)
+    return saved(tmp_path / "sampled.onnx", made)
 
 
 def test_a_file_that_can_be_trained(tmp_path, capsys):
