@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
+from runner import ops
 from runner.core.current import Current
 from runner.core.interpreter import Eager, current
 from runner.core.source import SourceLine
@@ -38,6 +39,7 @@ class OtherBatch:
     # For axes in which a batch is joined with others, by their lengths in the file and now: how many of the elements
     # of the axis differ before the batch does.
     _joined: dict[tuple[int, int], int] = field(default_factory=dict)
+    repeated: set[tuple[str, int]] = field(default_factory=set)  # names and axes of what has equal samples in the file
 
     def reshaped(self, source: str, result: str, now: Shape) -> Shape | None:
         """The shape that a value gets by reshaping it, or None if it carries no batch; `now` is its shape."""
@@ -79,17 +81,14 @@ class OtherBatch:
         before = self.shapes.get(result)
         return before == now != () and any(self.shapes.get(name, shape) != shape for name, shape in sources)
 
-    def fitted(self, x: Value, shape: Shape) -> Value:
+    def sample(self, array: np.ndarray, shape: Shape) -> np.ndarray:
         """A constant that is the same for all samples of the file's batch, as one sample where a shape has another
-        batch; other values as they are."""
-        array = x.asnumpy() if isinstance(x, Tensor) and not isinstance(x, Parameter) else None
-        if array is None:
-            return x
-        for axis in range(-min(x.ndim, len(shape)), 0):
+        batch; other ones as they are."""
+        for axis in range(-min(array.ndim, len(shape)), 0):
             if self.length != 1 and (array.shape[axis], shape[axis]) == (self.length, self.rows):
                 first = array.take([0], axis)
                 array = first if bool((array == first).all()) else array
-        return x if array.shape == x.shape else Tensor(array)
+        return array
 
     def is_constant(self, name: str, now: Shape) -> bool:
         """Whether a value has the batch size of the file in its first axis, and no batch."""
@@ -213,6 +212,7 @@ class NodeCall:
         self.node, self.rule, self.network = node, rule, network
         self.line = SourceLine(str(path), node.number)
         self.new_outputs: tuple[int, int] | None = None  # of a new head before it: their number in the file, and now
+        self._constants: dict[int, np.ndarray] = {}  # the operands of the rule that are known at import
         self._read: set[str] | None = set()  # attributes, until the rule has been applied once
 
     @property
@@ -307,8 +307,23 @@ class NodeCall:
 
     def broadcast(self, a: Value, b: Value) -> tuple[Value, Value]:
         """Two operands that are broadcast, where constants of the file's batch fit another one."""
+        return self.fitted(a, b.shape), self.fitted(b, a.shape)
+
+    def fitted(self, x: Value, shape: Shape) -> Value:
+        """`OtherBatch.sample` of an operand, if it is known at import, and the batch another one than the file's."""
+        known = self._constants.get(id(x))
+        if known is None or self.other_batch is None:
+            return x
+        sample = self.other_batch.sample(known, shape)
+        return x if sample is known else Tensor(sample)
+
+    def with_rows(self, x: Value) -> Value:
+        """A constant operand that is the same for all samples of the file's batch, with a row for each sample."""
         other = self.other_batch
-        return (a, b) if other is None else (other.fitted(a, b.shape), other.fitted(b, a.shape))
+        if other is None or not x.ndim:
+            return x
+        one = self.fitted(x, (other.rows, *x.shape[1:]))
+        return x if one is x else ops.BroadcastTo((other.rows, *x.shape[1:]))(one)
 
     @property
     def other_batch(self) -> OtherBatch | None:
@@ -393,7 +408,10 @@ class NodeCall:
     def _operands(self, inputs: Sequence[Any]) -> list[Any]:
         if len(inputs) > len(self.rule.inputs) and not self.rule.is_variadic:
             raise self.error("a node has too many inputs", given=len(inputs), allowed=len(self.rule.inputs))
-        return [self._operand(k, x) for k, x in enumerate(inputs)]
+        operands = [self._operand(k, x) for k, x in enumerate(inputs)]
+        pairs = zip(operands, inputs, strict=True)
+        self._constants = {id(x): array for x, array in pairs if isinstance(array, np.ndarray)}
+        return operands
 
     def _operand(self, position: int, value: Any) -> Any:
         if value is None:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from both_modes import MODES, step_of
 from one_node import Constant, node, refused
 from onnx import TensorProto, helper, numpy_helper
 from tables import table
@@ -80,3 +81,64 @@ def test_constants_that_are_the_same_for_all_samples(tmp_path):
 def test_a_value_that_cannot_have_a_shape(tmp_path):
     row = node("Expand", np.zeros((2, 3), np.float32), Constant(np.array([4, 3])))
     assert "cannot be broadcast" in refused(row, tmp_path).what
+
+
+def of_two_rows(path, nodes, arrays):
+    """A file for two rows x (2, 3)."""
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 3))]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    initializers = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    graph = helper.make_graph(nodes, "graph", inputs, outputs, initializers)
+    path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]).SerializeToString())
+    return OnnxNetwork(str(path))
+
+
+X = np.arange(12, dtype=np.float32).reshape(4, 3)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_parameter_that_is_tiled_for_each_sample(tmp_path, mode):
+    nodes = [helper.make_node("Tile", ["token", "times"], ["t"]), helper.make_node("Concat", ["t", "x"], ["y"], axis=1)]
+    token = np.array([[0.5, -1.5]], np.float32)
+    cell = of_two_rows(tmp_path / "model.onnx", nodes, {"token": token, "times": np.array([2, 1])})
+    assert [p.name for p in cell.trainable_params()] == ["token"]
+    expected = np.concatenate([np.tile(token, (4, 1)), X], 1)
+    np.testing.assert_array_equal(step_of(cell.construct, mode)(X)[0], expected)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_rows_that_are_scattered_into_zeros_of_the_batch(tmp_path, mode):
+    places = np.array([[0, 3, 3], [0, 3, 3]])
+    nodes = [helper.make_node("ScatterElements", ["zeros", "places", "x"], ["y"], axis=1, reduction="add")]
+    cell = of_two_rows(tmp_path / "model.onnx", nodes, {"zeros": np.zeros((2, 4), np.float32), "places": places})
+    expected = np.stack([X[:, 0], X[:, 0] * 0, X[:, 0] * 0, X[:, 1] + X[:, 2]], 1)
+    np.testing.assert_array_equal(step_of(cell.construct, mode)(X)[0], expected)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_start_of_a_recurrent_layer_that_is_expanded_from_a_parameter(tmp_path, mode):
+    """(1, 1, H) as (1, 2, H) for a file of two rows, and the same for each of four."""
+    rng = np.random.default_rng(0)
+    w, r, h = (rng.standard_normal(shape).astype(np.float32) for shape in ((1, 2, 3), (1, 2, 2), (1, 1, 2)))
+    nodes = [
+        helper.make_node("Unsqueeze", ["x", "zero"], ["steps"]),
+        helper.make_node("Expand", ["h", "shape"], ["start"]),
+        helper.make_node("RNN", ["steps", "w", "r", "", "", "start"], ["", "last"], hidden_size=2),
+        helper.make_node("Squeeze", ["last", "zero"], ["y"]),
+    ]
+    arrays = {"w": w, "r": r, "h": h, "zero": np.array([0]), "shape": np.array([1, 2, 2])}
+    cell = of_two_rows(tmp_path / "model.onnx", nodes, arrays)
+    expected = np.tanh(X @ w[0].T.astype(np.float64) + h[0].astype(np.float64) @ r[0].T)
+    np.testing.assert_allclose(step_of(cell.construct, mode)(X)[0], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_the_network_computes_is_no_constant_of_the_batch(tmp_path, mode):
+    """Two equal rows that follow from a parameter have gradients, so they do not fit a batch of four."""
+    nodes = [
+        helper.make_node("MatMul", ["ones", "w"], ["rows"]),
+        helper.make_node("Add", ["rows", "x"], ["y"]),
+    ]
+    cell = of_two_rows(tmp_path / "model.onnx", nodes, {"ones": np.ones((2, 3), np.float32), "w": np.eye(3, dtype="f")})
+    with pytest.raises(ShapeError, match="do not broadcast"):
+        step_of(cell.construct, mode)(X)

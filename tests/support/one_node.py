@@ -120,7 +120,7 @@ class ImportedOutput:
         wide = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in self.arrays]
         run, ends = step_of(self.network.construct, "pynative"), []
         for step in (STEP, -STEP):
-            with patch.object(OnnxNetwork, "_converted", lambda network, declared, x, axis: x):  # to Float32
+            with patch.object(OnnxNetwork, "_converted", lambda network, declared, x: x):  # to Float32
                 (y,) = run(*wide[:at], wide[at] + step * direction, *wide[at + 1 :])
             assert y.dtype == np.float64
             ends.append(float((np.where(np.isfinite(y), y, 0.0) * factors).sum()))

@@ -173,6 +173,8 @@ def _as_range(positions: np.ndarray) -> range | None:
 def scatter_elements(call: NodeCall, data: Value, indices: Value, updates: Value) -> Value:
     """Data with the elements at positions along `axis` replaced, added to, multiplied, or limited by updates."""
     axis = call.axis(0, data.ndim)
+    if axis:
+        data, indices, updates = map(call.with_rows, (data, indices, updates))
     if indices.ndim != data.ndim or indices.shape != updates.shape:
         rows = {"data": data.type, "indices": indices.type, "updates": updates.type}
         raise call.error("indices and updates must have one shape, with the axes of data", **rows)

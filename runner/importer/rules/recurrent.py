@@ -264,10 +264,13 @@ class _Layer:
         return spread(state[:1], (batch, self.hidden))
 
     def _is_repeated(self, name: str, start: Value) -> bool:
-        """Whether a known state is the same for all samples of the batch size that the file fixes."""
-        axis, known = 0 if self.batch_first else 1, self.call.known(name)
-        if known is None or start.ndim != 3 or not self.call.fixed_batch(start.shape[axis], self.x, 1):
+        """Whether a state is the same for all samples of the batch size that the file fixes: known, or expanded."""
+        axis, other = 0 if self.batch_first else 1, self.call.other_batch
+        if other is None or start.ndim != 3 or not self.call.fixed_batch(start.shape[axis], self.x, 1):
             return False
+        position, known = self.call.rule.inputs.index(name), self.call.known(name)
+        if known is None:
+            return (self.call.node.inputs[position], axis) in other.repeated
         return bool((known == known.take([0], axis)).all())
 
     def _within(self, sequence_lens: Value | None) -> list[Value] | None:

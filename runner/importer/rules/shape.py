@@ -150,7 +150,10 @@ def expand(call: NodeCall, x: Value, shape: np.ndarray) -> Value:
     batch, wanted = call.other_batch, tuple(int(n) for n in shape.tolist())
     if batch is not None:
         wanted = batch.expanded(call.node.inputs[0], call.node.outputs[0], x.shape) or wanted
-        x = batch.fitted(x, wanted)
+        x = call.fitted(x, wanted)
+        lengths = zip(range(-1, -x.ndim - 1, -1), reversed(x.shape), reversed(wanted), strict=False)
+        ends = [axis + len(wanted) for axis, before, after in lengths if before == 1 and after == batch.length]
+        batch.repeated.update((call.node.outputs[0], axis) for axis in ends)
     try:
         common = np.broadcast_shapes(x.shape, wanted)
     except ValueError:
@@ -160,8 +163,11 @@ def expand(call: NodeCall, x: Value, shape: np.ndarray) -> Value:
 
 @onnx_operator("Tile", static=("repeats",))
 def tile(call: NodeCall, x: Value, repeats: np.ndarray) -> Value:
-    """x repeated along each axis."""
+    """x repeated along each axis. One sample is repeated for a batch of another size than that of the file."""
     counts = tuple(int(n) for n in repeats.tolist())
+    other = call.other_batch
+    if other is not None and x.ndim and x.shape[0] == 1 and counts[0] == other.length > 1:
+        counts = other.rows, *counts[1:]
     return x if set(counts) <= {1} else ops.Tile()(x, counts)
 
 
