@@ -20,6 +20,8 @@ from runner.config.groups import GROUPS, NAMED
 from runner.config.groups.entries import CALLBACKS, METRICS, default_callbacks, direction
 from runner.core.operators import ComposedOperator, Primitive
 from runner.dataset.catalog import CATALOG, DatasetEntry
+from runner.importer.file import operators_of_onnx
+from runner.importer.refusals import NEWEST_OPSET, reason_of
 from runner.importer.rules import RULES
 from runner.mindspore.addresses import coverage
 from runner.validation.rules import Frozen, Invalid, rule_of, show, validate
@@ -132,12 +134,43 @@ def _operator_table(classes: Sequence[tuple[str, type[Any]]]) -> list[str]:
 
 
 def onnx_operators() -> str:
-    """A row for each operator of ONNX files that can be imported."""
+    """A row for each operator of ONNX files that can be imported, and one for each of ONNX that cannot."""
     head = ["# Operators of ONNX files", "", "What [`network=onnx`](../how-to/train-onnx.md) imports.", ""]
-    rows = [f"| `{name}` | {_escaped(RULES[name].summary)} |" for name in sorted(RULES)]
-    return "\n".join(
-        [*head, f"{len(rows)} operators, opset 9 to the newest.", "", "| operator | becomes |", "|---|---|", *rows]
+    rows = [_rule_row(name) for name in sorted(RULES)]
+    known = (
+        f"{len(rows)} operators, opset 9 to {NEWEST_OPSET}. An attribute that a rule does not know is refused by name."
     )
+    table = ["| operator | becomes | attributes without effect |", "|---|---|---|", *rows, ""]
+    others = operators_of_onnx() - RULES.keys() - {"Constant"}
+    reasons = [f"| `{name}` | {_escaped(reason_of(name))} |" for name in sorted(others)]
+    refused = ["## Operators that are refused", "", "| operator | why |", "|---|---|", *reasons, ""]
+    settings = [f"| {what} | {why} |" for what, why in SETTINGS]
+    rest = ["## What else is refused", "", "| what | why |", "|---|---|", *settings]
+    return "\n".join([*head, known, "", *table, *refused, *rest])
+
+
+def _rule_row(name: str) -> str:
+    ignored = ", ".join(f"`{attribute}`" for attribute in sorted(RULES[name].without_effect))
+    return f"| `{name}` | {_escaped(RULES[name].summary)} | {ignored} |"
+
+
+SETTINGS = (
+    ("element types of 2, 4 and 8 bits that are no whole numbers, BFloat16, texts", "the engine has no such tensors"),
+    ("masks of `Dropout`, statistics that `BatchNormalization` returns", "training computes other ones"),
+    ("`Resize` with `tf_crop_and_resize`", "the region is data, and so is the shape of the result"),
+    ("`GridSample` of volumes, or with cubic interpolation", "no rule has been written"),
+    (
+        "`MaxPool` with `storage_order=1`, `IsInf` of one sign, `FusedMatMul` of transposed batches",
+        "no rule has been written",
+    ),
+    ("`Attention` with windows or a length of keys that data have", "no rule has been written"),
+    ("inputs that shapes follow from, when data decide them", "shapes are known before a run"),
+    (
+        "extrema and products of no elements, `Pow` of whole numbers by whole numbers",
+        "our operators have no such result",
+    ),
+    ("quotients and remainders of UInt64, `TopK` of UInt64", "onnxruntime has no kernel; numpy's mode would differ"),
+)
 
 
 def mindspore_names() -> str:

@@ -408,6 +408,11 @@ def _opsets(model: onnx.ModelProto) -> dict[str, int]:
     return opsets
 
 
+def operators_of_onnx() -> set[str]:
+    """The operators that ONNX defines, in any opset, as nodes of them have them in `operator`."""
+    return {f"{schema.domain}.{schema.name}".lstrip(".") for schema in onnx.defs.get_all_schemas_with_history()}
+
+
 def changed_since(node: OnnxNode, opset: int) -> int | None:
     """The opset after this one, up to that of the file, in which ONNX changed the operator of a node, if it did."""
     try:

@@ -1,7 +1,6 @@
-"""`OnnxNetwork`: a cell made from an ONNX file, with the names of the file. Before it: what cannot be imported."""
+"""`OnnxNetwork`: a cell made from an ONNX file, with the names of the file."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -18,7 +17,7 @@ from runner.errors import ConfigError, RunnerError, ShapeError, known_names, som
 from runner.host.console import LOG
 from runner.importer.batch import axes_of_file, axis_of_samples, fits, fitting, length_of, output_axes, with_axis
 from runner.importer.ending import ending_of, left_out
-from runner.importer.file import OnnxGraph, OnnxNode, OnnxValue, changed_since, read_model
+from runner.importer.file import OnnxGraph, OnnxValue, read_model
 from runner.importer.float_types import in_float32
 from runner.importer.node_call import (
     LOST,
@@ -26,11 +25,11 @@ from runner.importer.node_call import (
     OnnxRule,
     OtherBatch,
     Values,
-    refuse,
     register_lines,
     value_of,
     values_of,
 )
+from runner.importer.refusals import require_supported
 from runner.importer.roles import CONSTANT, TRAINED, roles_of, summary
 from runner.importer.rules import RULES
 from runner.importer.tensors import lost_parameters, own_tensors
@@ -39,63 +38,8 @@ from runner.nn.loss.losses import LossInput
 from runner.types import Shape, TensorType
 from runner.validation.rules import Rule
 
-# All reasons why a graph cannot be imported, in one error.
-
-QUANTIZED = {
-    *("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul"),
-    *("ConvInteger", "MatMulInteger", "QLinearAdd", "QLinearMul", "QLinearGlobalAveragePool", "QLinearConcat"),
-}
-NO_GRADIENT = "a quantized model: rounding has no gradient, so it cannot be trained"
-
-
-def unsupported(graph: OnnxGraph) -> dict[str, list[OnnxNode]]:
-    """The nodes without a rule, by operator."""
-    found = defaultdict[str, list[OnnxNode]](list)
-    for node in graph.all_nodes():
-        if node.operator not in RULES:
-            found[node.operator].append(node)
-    return dict(found)
-
-
-NEWEST_OPSET = 28  # with which the rules were compared; what ONNX has not changed since is newer opsets' too
-
 # The rule of an operator that has none, which is refused before its node is executed.
 REFUSED = OnnxRule("", lambda call, *inputs: (LOST,) * call.outputs, (), frozenset(), True)
-
-
-def require_supported(graph: OnnxGraph) -> None:
-    """Raise ConfigError that lists all operators without a rule, with their nodes, or collect it."""
-    missing = unsupported(graph)
-    if missing:
-        refuse(_missing(missing))
-    newer = [
-        f"{node.name}: {node.operator}, opset {since}"
-        for node in graph.all_nodes()
-        if (since := changed_since(node, NEWEST_OPSET))
-    ]
-    if newer:
-        what, known = "operators of an ONNX file are newer than their rules", f"up to opset {NEWEST_OPSET}"
-        refuse(ConfigError(what, nodes=some(newer, 5), known=known, repair="the model exported with an older opset"))
-
-
-def _missing(missing: Mapping[str, list[OnnxNode]]) -> ConfigError:
-    if is_quantized(missing):
-        rows = {"operators": ", ".join(sorted(missing)), "repair": "import the model from before quantization"}
-        return ConfigError(NO_GRADIENT, **rows)
-    lines = [_line(operator, nodes) for operator, nodes in sorted(missing.items())]
-    repair = "`runner inspect FILE` lists all operators; a model exported with other ones"
-    what = f"{len(missing)} operator{'s' if len(missing) > 1 else ''} of an ONNX file cannot be imported"
-    return ConfigError(what, operators="\n".join(lines), repair=repair)
-
-
-def is_quantized(operators: Iterable[str]) -> bool:
-    """Whether some of the operators are those of quantized models."""
-    return any(operator.rpartition(".")[2] in QUANTIZED for operator in operators)
-
-
-def _line(operator: str, nodes: list[OnnxNode]) -> str:
-    return f"{operator}, opset {nodes[0].opset}: {some([node.name for node in nodes], 3)}"
-
 
 # The cell.
 

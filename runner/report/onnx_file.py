@@ -26,7 +26,8 @@ from runner.experiment.evaluate import saved_values
 from runner.experiment.run import run_environment
 from runner.importer.batch import axes_of_file, length_of
 from runner.importer.file import OnnxGraph, OnnxNode, read_model, with_all_outputs
-from runner.importer.network import AllValues, OnnxNetwork, main_part, unsupported
+from runner.importer.network import AllValues, OnnxNetwork, main_part
+from runner.importer.refusals import unsupported
 from runner.importer.roles import CONSTANT, STATIC, roles_of
 from runner.importer.tensors import own_tensors
 from runner.importer.trial import Promise, tried

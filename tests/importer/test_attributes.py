@@ -10,7 +10,7 @@ from onnx_files import model, saved
 
 from runner.core.values import Value
 from runner.errors import ConfigError
-from runner.importer import network
+from runner.importer import refusals
 from runner.importer.network import OnnxNetwork
 from runner.importer.node_call import RULES, NodeCall, onnx_operator
 
@@ -100,7 +100,7 @@ def test_an_operator_that_onnx_changed_since_is_refused_by_name(tmp_path, monkey
     nodes = [helper.make_node("Relu", ["x"], ["h"]), helper.make_node("Gelu", ["h"], ["y"], name="last")]
     path = saved(tmp_path / "model.onnx", model(nodes, {"x": (3, 4)}, ["y"], {}, 20))
     assert step_of(OnnxNetwork(str(path)).construct, "pynative")(X)[0].shape == X.shape
-    monkeypatch.setattr(network, "NEWEST_OPSET", 19)
+    monkeypatch.setattr(refusals, "NEWEST_OPSET", 19)
     with pytest.raises(ConfigError, match="newer than their rules") as caught:
         OnnxNetwork(str(path))
     assert caught.value.rows["nodes"] == "last: Gelu, opset 20"

@@ -12,7 +12,7 @@ from soak import SOAK, thinned
 from tables import check_rows, table
 
 from runner.errors import ConfigError, RunnerError, ShapeError
-from runner.importer.network import NO_GRADIENT, QUANTIZED
+from runner.importer.refusals import NO_GRADIENT, REASONS
 
 # What is refused: operators, element types, and by its error what else. Rows that no case needs fail in a soak.
 OPERATORS = """
@@ -62,7 +62,9 @@ def reasons(error: RunnerError) -> set[str]:
     if error.what == "an element type is not supported":
         return {str(error.rows["value"])}
     if error.what == NO_GRADIENT:
-        return set(str(error.rows["operators"]).split(", ")) - QUANTIZED
+        return set(str(error.rows["operators"]).split(", ")) - {
+            name for name, why in REASONS.items() if why == NO_GRADIENT
+        }
     return {error.what}
 
 
