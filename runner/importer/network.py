@@ -326,7 +326,8 @@ class OnnxNetwork(Cell):
     def _executed(self, graph: OnnxGraph, values: Values, known: Mapping[str, Any] = NOTHING) -> Values:
         for call in self._calls[id(graph)]:
             if call.node in self._left_out:
-                values[call.node.outputs[0]] = self._left_out[call.node](value_of(values, call.node.inputs[-1]))
+                operands = [value_of(values, name) for name in call.node.inputs]
+                values[call.node.outputs[0]] = self._left_out[call.node](*operands)
             elif not (known and known.keys() & set(call.node.outputs)):
                 call.execute(values)
         if self._seen is not None:
