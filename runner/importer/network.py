@@ -100,6 +100,7 @@ def _line(operator: str, nodes: list[OnnxNode]) -> str:
 # The cell.
 
 NOTHING: Mapping[str, Any] = {}
+IMPOSSIBLE = (RunnerError, ArithmeticError, LookupError, TypeError, ValueError)  # to compute with the batch in an axis
 LABELS = "ZipMap", "ai.onnx.ml.ZipMap"
 
 
@@ -222,6 +223,8 @@ class OnnxNetwork(Cell):
             allowed = " or ".join(str(axes[0]) for axes in choices)
             what, repair = "an ONNX file can have the batch in several axes", f"network.batch_axis={choices[0][0]}"
             raise ConfigError(what, key="network.batch_axis", **rows, allowed=allowed, repair=repair)
+        self._shapes.clear()  # of axes that were tried
+        self._known.clear()
         return choices[0]
 
     def _kinds(self, axes: tuple[int, ...], types: Sequence[TensorType]) -> list[TensorType]:
@@ -233,7 +236,7 @@ class OnnxNetwork(Cell):
         """What is computed if the batch is in these axes; None if nothing can be."""
         try:
             return trace(lambda *x: self._result(self._values_of(x, axes)), self._kinds(axes, types), "batch")
-        except (RunnerError, ValueError, IndexError):
+        except IMPOSSIBLE:
             return None
 
     def _separates(self, axes: tuple[int, ...], types: Sequence[TensorType]) -> int | None:
@@ -249,7 +252,7 @@ class OnnxNetwork(Cell):
 
         try:
             return axis_of_samples(run, self._kinds(axes, types), axes)
-        except (RunnerError, ValueError, IndexError):
+        except IMPOSSIBLE:
             return None
         finally:
             self.__dict__["training"] = training
