@@ -100,7 +100,6 @@ def _line(operator: str, nodes: list[OnnxNode]) -> str:
 # The cell.
 
 NOTHING: Mapping[str, Any] = {}
-IMPOSSIBLE = (RunnerError, ArithmeticError, LookupError, TypeError, ValueError)  # to compute with the batch in an axis
 LABELS = "ZipMap", "ai.onnx.ml.ZipMap"
 
 
@@ -236,7 +235,7 @@ class OnnxNetwork(Cell):
         """What is computed if the batch is in these axes; None if nothing can be."""
         try:
             return trace(lambda *x: self._result(self._values_of(x, axes)), self._kinds(axes, types), "batch")
-        except IMPOSSIBLE:
+        except RunnerError:
             return None
 
     def _separates(self, axes: tuple[int, ...], types: Sequence[TensorType]) -> int | None:
@@ -252,7 +251,7 @@ class OnnxNetwork(Cell):
 
         try:
             return axis_of_samples(run, self._kinds(axes, types), axes)
-        except IMPOSSIBLE:
+        except RunnerError:
             return None
         finally:
             self.__dict__["training"] = training
