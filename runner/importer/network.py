@@ -166,6 +166,8 @@ class OnnxNetwork(Cell):
             allowed = " or ".join(str(axes[0]) for axes in choices)
             what, repair = "an ONNX file can have the batch in several axes", f"network.batch_axis={choices[0][0]}"
             raise ConfigError(what, key="network.batch_axis", **rows, allowed=allowed, repair=repair)
+        self._shapes.clear()  # of axes that were tried
+        self._known.clear()
         return choices[0]
 
     def _kinds(self, axes: tuple[int, ...], types: Sequence[TensorType]) -> list[TensorType]:
@@ -177,7 +179,7 @@ class OnnxNetwork(Cell):
         """What is computed if the batch is in these axes; None if nothing can be."""
         try:
             return trace(lambda *x: self._result(self._values_of(x, axes)), self._kinds(axes, types), "batch")
-        except (RunnerError, ValueError, IndexError):
+        except RunnerError:
             return None
 
     def _separates(self, axes: tuple[int, ...], types: Sequence[TensorType]) -> int | None:
@@ -193,7 +195,7 @@ class OnnxNetwork(Cell):
 
         try:
             return axis_of_samples(run, self._kinds(axes, types), axes)
-        except (RunnerError, ValueError, IndexError):
+        except RunnerError:
             return None
         finally:
             self.__dict__["training"] = training
@@ -270,7 +272,8 @@ class OnnxNetwork(Cell):
     def _executed(self, graph: OnnxGraph, values: Values, known: Mapping[str, Any] = NOTHING) -> Values:
         for call in self._calls[id(graph)]:
             if call.node in self._left_out:
-                values[call.node.outputs[0]] = self._left_out[call.node](value_of(values, call.node.inputs[-1]))
+                operands = [value_of(values, name) for name in call.node.inputs]
+                values[call.node.outputs[0]] = self._left_out[call.node](*operands)
             elif not (known and known.keys() & set(call.node.outputs)):
                 call.execute(values)
         if self._seen is not None:

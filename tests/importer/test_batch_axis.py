@@ -103,6 +103,13 @@ def test_losses_of_torch_wherever_the_file_has_the_batch(tmp_path, name, mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_a_first_axis_of_one_is_the_batch_though_another_is_free(tmp_path, mode):
+    """As an exporter writes a sample [1, steps, 4] with free steps."""
+    path = lstm(tmp_path / "lstm.onnx", [1, "s0", D], [1, C], first=True)
+    np.testing.assert_allclose(run(tmp_path / "7", path, mode, ROWS, CLASSES), LOSSES_OF_7, rtol=2e-5)
+
+
+@pytest.mark.parametrize("mode", MODES)
 @table(
     ("shape", "result", "first"),
     [([T, "N", D], [T, "N", C], False), ([T, "n1", D], None, False), (["N", T, D], [T, "N", C], True)],

@@ -24,6 +24,7 @@ rng = np.random.default_rng(5)
 X, W, B = (rng.normal(size=shape).astype(np.float32) for shape in ((8, 3), (3, 4), (4,)))
 CLASSES = rng.integers(0, 4, 8).astype(np.int32)
 LABELS = (rng.random((8, 4)) < 0.5).astype(np.float32)
+ONE = np.array([1])
 node = helper.make_node
 # The losses of torch: F.binary_cross_entropy(torch.sigmoid(z), labels), and so on.
 BCE_OF_SIGMOID = (0.928133, 0.912381, 0.897027, 0.882066, 0.86749, 0.853296)
@@ -158,6 +159,18 @@ JOINED = {
         node("Concat", ["p", "q"], ["y"], axis=1),
     ],
     "softmax over the batch": [node("Softmax", ["z"], ["y"], axis=0)],
+    "softmax over the batch, moved": [
+        node("Transpose", ["z"], ["t"], perm=[1, 0]),
+        node("Softmax", ["t"], ["s"], axis=1),
+        node("Transpose", ["s"], ["y"], perm=[1, 0]),
+    ],
+    "sigmoid in single operators": [
+        node("Constant", [], ["one"], value_float=1.0),
+        node("Neg", ["z"], ["m"]),
+        node("Exp", ["m"], ["e"]),
+        node("Add", ["e", "one"], ["a"]),
+        node("Div", ["one", "a"], ["y"]),
+    ],
     "bounds": [
         node("Sigmoid", ["z"], ["p"]),
         node("Constant", [], ["low"], value_float=1e-7),
@@ -166,12 +179,58 @@ JOINED = {
 }
 
 
-def test_two_classes_of_one_sigmoid(tmp_path):
-    """As skl2onnx writes the MLPClassifier of two classes: they are those of the softmax of 0 and z."""
-    arrays = {"w": W[:, :1], "b": B[:1], "one": np.float32(1)}
-    nodes = [node("Gemm", ["x", "w", "b"], ["z"]), node("Sigmoid", ["z"], ["p"]), node("Sub", ["one", "p"], ["q"])]
-    made = model([*nodes, node("Concat", ["q", "p"], ["y"], axis=1)], {"x": ["n", 3]}, ["y"], arrays)
-    checked(saved(tmp_path / "two.onnx", made), entropy(), CLASSES % 2, NLL_OF_TWO)
+TWO_CLASSES = {
+    "as skl2onnx writes MLPClassifier": [
+        node("Sigmoid", ["z"], ["p"]),
+        node("Sub", ["one", "p"], ["q"]),
+        node("Concat", ["q", "p"], ["y"], axis=1),
+    ],
+    "as torch.stack": [
+        node("Sigmoid", ["z"], ["s"]),
+        node("Squeeze", ["s", "axis"], ["p"]),
+        node("Sub", ["one", "p"], ["q"]),
+        node("Unsqueeze", ["q", "axis"], ["c"]),
+        node("Unsqueeze", ["p", "axis"], ["d"]),
+        node("Concat", ["c", "d"], ["y"], axis=1),
+    ],
+}
+
+
+@table("name", [*TWO_CLASSES])
+def test_two_classes_of_one_sigmoid(tmp_path, name):
+    """They are those of the softmax of 0 and z."""
+    arrays = {"w": W[:, :1], "b": B[:1], "one": np.float32(1), "axis": np.array([1])}
+    nodes = [node("Gemm", ["x", "w", "b"], ["z"]), *TWO_CLASSES[name]]
+    path = saved(tmp_path / "two.onnx", model(nodes, {"x": ["n", 3]}, ["y"], arrays))
+    checked(path, entropy(), CLASSES % 2, NLL_OF_TWO)
+
+
+def test_a_softmax_in_single_operators(tmp_path):
+    """With the largest number subtracted, as frameworks without the operator write it."""
+    nodes = [
+        node("ReduceMax", ["z"], ["m"], axes=[1]),
+        node("Sub", ["z", "m"], ["d"]),
+        node("Exp", ["d"], ["e"]),
+        node("ReduceSum", ["e", "one"], ["t"]),
+        node("Div", ["e", "t"], ["y"]),
+    ]
+    made = model([node("Gemm", ["x", "w", "b"], ["z"]), *nodes], {"x": ["n", 3]}, ["y"], {"w": W, "b": B, "one": ONE})
+    path = saved(tmp_path / "softmax.onnx", made)
+    checked(path, entropy(), CLASSES, NLL_OF_SOFTMAX)
+    checked(path, nn.MSELoss(), LABELS, MSE_OF_SOFTMAX)
+
+
+def test_logarithms_of_probabilities(tmp_path):
+    """That of a Softmax is one that a softmax does not change; that of a Sigmoid is a logit of nothing."""
+    path = linear(tmp_path, node("Softmax", ["z"], ["p"]), node("Log", ["p"], ["y"]))
+    for loss in (entropy(), LogLikelihood()):
+        checked(path, loss, CLASSES, NLL_OF_SOFTMAX)
+    with pytest.raises(ConfigError, match="does not suit the loss"):
+        nn.WithLossCell(OnnxNetwork(str(path)), nn.BCEWithLogitsLoss())
+    path = linear(tmp_path, node("Sigmoid", ["z"], ["p"]), node("Log", ["p"], ["y"]))
+    for loss in (entropy(), nn.BCEWithLogitsLoss(), nn.BCELoss(reduction="mean")):
+        with pytest.raises(ConfigError, match="does not suit the loss"):
+            nn.WithLossCell(OnnxNetwork(str(path)), loss)
 
 
 @table("name", [*JOINED])
