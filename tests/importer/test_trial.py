@@ -194,8 +194,8 @@ def test_the_promise_is_what_training_keeps(tmp_path, name):
 def with_a_weight(case: Case) -> onnx.ModelProto | None:
     """The model of a case with a scale at its first input of floats; None where it has none, or no output of floats."""
     known = next(case.forms())
-    floats = [name for name, x in case.given.items() if np.asarray(x).dtype == np.float32 and np.ndim(x)]
-    names = [name for name in floats if name not in known]
+    given = {name: x for name, x in case.given.items() if isinstance(x, np.ndarray)}
+    names = [name for name, x in given.items() if x.dtype == np.float32 and x.ndim and name not in known]
     if not names or case.model.graph.output[0].type.tensor_type.elem_type != TensorProto.FLOAT:
         return None
     made, first = onnx.ModelProto(), names[0]
@@ -203,7 +203,7 @@ def with_a_weight(case: Case) -> onnx.ModelProto | None:
     for node in made.graph.node:
         node.input[:] = ["scaled" if name == first else name for name in node.input]
     weight = RNG.normal(1, 0.01, case.given[first].shape[-1:]).astype(np.float32)
-    arrays = {name: case.given[name] for name in known} | {"layer.weight": weight}
+    arrays = {name: given[name] for name in known} | {"layer.weight": weight}
     made.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in arrays.items())
     for node in (of("Mul", "bounded layer.weight", "scaled"), helper.make_node("Tanh", [first], ["bounded"])):
         made.graph.node.insert(0, node)
