@@ -5,8 +5,9 @@ differentiated, lowered and opened in a session, which does not run. PyNative mo
 Lengths that the file leaves to the data are assumed, and reported.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from runner import dtype as dt, nn, ops
@@ -17,6 +18,7 @@ from runner.core.trace import trace
 from runner.core.values import Value
 from runner.device import Device
 from runner.errors import ConfigError, RunnerError, ShapeError
+from runner.importer.batch import UNNAMED, length_of
 from runner.importer.file import OnnxValue
 from runner.importer.network import OnnxNetwork
 from runner.importer.node_call import collected, value_of
@@ -24,7 +26,7 @@ from runner.nn.cell import Cell
 from runner.types import TensorType
 
 ROWS = 2, 3  # of batches
-LENGTHS = 32, 224, 64, 16, 28, 128, 299, 8  # of other free axes, as images and texts have them; all are tried alike
+LENGTHS = 32, 8, 224, 64, 16, 28, 128, 299  # of other free axes, as images and texts have them; all are tried alike
 MOST_TRACED = 20_000  # nodes in all trials of lengths
 MOST_NODES = 2_000  # of files whose step is lowered whole and for all batches, in a few seconds
 
@@ -54,44 +56,46 @@ def tried(path: Path) -> Promise:
         return Promise((), {}, [*refusals, ConfigError(what, **rows)], depends=True)
     if not network.trainable_params():
         refusals.append(ConfigError("no tensor of the file is trained", repair="network.train=[NAME, ...]"))
-    lengths, found, depends = _chosen(network)
+    places = dict.fromkeys((network.batch_axes, (0,) * len(network.batch_axes)))  # rows of data may be first after all
+    choices = [(one, *_chosen(network, one)) for one in (_Axes(network.graph.inputs, place) for place in places)]
+    axes, lengths, found, depends = min(choices, key=lambda choice: len(choice[2]))
     if refusals or found:
         return Promise((), lengths, [*refusals, *found], depends)
-    errors = {rows: _errors_of_step(network, _types(network, rows, lengths)) for rows in _rows(network)}
+    batches = axes.rows if _is_small(network) else axes.rows[:1]
+    errors = {rows: _errors_of_step(network, axes.types(rows, lengths)) for rows in batches}
     made = [rows for rows, found in errors.items() if not found]
     refusals = [error for found in errors.values() for error in found]
     depends = bool(lengths) and not made and all(isinstance(error, ShapeError) for error in refusals)
     return Promise(made, lengths, refusals, depends)
 
 
-def _chosen(network: OnnxNetwork) -> tuple[Mapping[str, int], list[RunnerError], bool]:
+def _is_small(network: OnnxNetwork) -> bool:
+    return len(network.graph.all_nodes()) <= MOST_NODES
+
+
+def _chosen(network: OnnxNetwork, axes: "_Axes") -> tuple[Mapping[str, int], list[RunnerError], bool]:
     """Lengths of free axes with which the network can be computed, or with the fewest refusals; these; and whether
     other lengths may have none."""
-    axes, found = _free_axes(network), list[tuple[dict[str, int], list[RunnerError]]]()
-    for length in _lengths(network) if axes else LENGTHS[:1]:
-        lengths = dict.fromkeys(axes, length)
-        found.append((lengths, _refusals(network, _types(network, _rows(network)[0], lengths))))
+    found = list[tuple[dict[str, int], list[RunnerError]]]()
+    for length in _lengths(network) if axes.free else LENGTHS[:1]:
+        lengths = dict.fromkeys(axes.free, length)
+        found.append((lengths, _refusals(network, axes.types(axes.rows[0], lengths))))
         if not found[-1][1] or (len(found) > 1 and _certain(found)):
             break
     lengths, fewest = min(found, key=lambda pair: len(pair[1]))
-    return lengths, fewest, bool(axes) and not _certain(found)
+    return lengths, fewest, bool(axes.free) and not _certain(found)
 
 
-def _certain(found: Sequence[tuple[Mapping[str, int], Sequence[RunnerError]]]) -> set[tuple[str, str]]:
-    """Refusals that all lengths have, and that are not about shapes."""
-    kinds = [{_place(error) for error in errors if not isinstance(error, ShapeError)} for _, errors in found]
-    return set.intersection(*kinds)
+def _certain(found: Sequence[tuple[Mapping[str, int], Sequence[RunnerError]]]) -> set[tuple[str, ...]]:
+    """The refusals that are the same for all lengths, in what they say of shapes and indices too."""
+    return set.intersection(*[{(error.what, *error.rows.values()) for error in errors} for _, errors in found])
 
 
 def _lengths(network: OnnxNetwork) -> Sequence[int]:
     """The lengths to try, as many as take a few seconds: frequent ones, those of weights, all small ones."""
-    of_weights = sorted({n for weight in network.get_parameters() for n in weight.shape})
+    of_weights = sorted({n for weight in network.get_parameters() for n in weight.shape} - {1})
     count = max(2, MOST_TRACED // len(network.graph.all_nodes()))
-    return [*dict.fromkeys([*LENGTHS, *of_weights, *range(1, 65)])][:count]
-
-
-def _place(error: RunnerError) -> tuple[str, str]:
-    return error.what, error.rows.get("node", "")
+    return [*dict.fromkeys([*LENGTHS, *of_weights, *range(2, 65), 1])][:count]
 
 
 def _refusals(network: OnnxNetwork, types: Sequence[TensorType]) -> list[RunnerError]:
@@ -148,54 +152,50 @@ def _of_each_kind(graph: Graph) -> Graph:
 # Types for the inputs of a file.
 
 
-def _is_small(network: OnnxNetwork) -> bool:
-    return len(network.graph.all_nodes()) <= MOST_NODES
+@dataclass(frozen=True)
+class _Axes:
+    """The axes of the inputs of a file, of which `batch` are those with the samples."""
 
+    inputs: Sequence[OnnxValue]
+    batch: Sequence[int]
 
-def _labels(value: OnnxValue) -> Iterator[tuple[int, str]]:
-    """The axes of an input whose lengths are free, with their names."""
-    for axis, length in enumerate(value.shape or ()):
-        if isinstance(length, str):
-            yield axis, f"{value.name}[{axis}]" if length == "?" else length
-
-
-def _batch_axes(network: OnnxNetwork) -> set[str]:
-    """The names of free axes with the samples of a batch: the first ones, or the only one."""
-    names = {name for value in network.graph.inputs for _, name in _labels(value)}
-    first = {name for value in network.graph.inputs for axis, name in _labels(value) if axis == 0}
-    return first or (names if len(names) == 1 and 1 not in _fixed_rows(network) else set())
-
-
-def _fixed_rows(network: OnnxNetwork) -> set[int]:
-    return {value.shape[0] for value in network.graph.inputs if value.shape and isinstance(value.shape[0], int)}
-
-
-def _free_axes(network: OnnxNetwork) -> list[str]:
-    """The names of other free axes, in order."""
-    names = dict.fromkeys(name for value in network.graph.inputs for _, name in _labels(value))
-    return [name for name in names if name not in _batch_axes(network)]
-
-
-def _rows(network: OnnxNetwork) -> Sequence[int]:
-    """The batches to try; the first one is that of the file, if it has one."""
-    fixed = sorted(_fixed_rows(network))
-    if _batch_axes(network) or len(fixed) != 1:
-        chosen = ROWS if _batch_axes(network) else ROWS[:1]
-    else:
-        chosen = fixed[0], next(n for n in ROWS if n != fixed[0])
-    return chosen if _is_small(network) else chosen[:1]
-
-
-def _types(network: OnnxNetwork, rows: int, lengths: Mapping[str, int]) -> list[TensorType]:
-    """Types for the inputs with so many samples and these lengths."""
-    batch = _batch_axes(network)
-    is_fixed = not batch and len(_fixed_rows(network)) == 1
-    types = []
-    for value in network.graph.inputs:
-        names = dict(_labels(value))
-        shape = [
-            rows if names.get(k) in batch or (k == 0 and is_fixed) else lengths[names[k]] if k in names else n
-            for k, n in enumerate(value.shape or ())
+    @cached_property
+    def symbols(self) -> Sequence[dict[int, str]]:
+        """The names of free axes of each input, by their numbers."""
+        ends = [enumerate(value.shape or ()) for value in self.inputs]
+        names = [{k: name for k, name in axes if isinstance(name, str)} for axes in ends]
+        return [
+            {k: f"{value.name}[{k}]" if name == UNNAMED else name for k, name in one.items()}
+            for value, one in zip(self.inputs, names, strict=True)
         ]
-        types.append(TensorType(value.dtype or dt.float32, tuple(map(int, shape))))
-    return types
+
+    @cached_property
+    def samples(self) -> set[str]:
+        """The names of free axes with the samples."""
+        return {one[axis] for one, axis in zip(self.symbols, self.batch, strict=True) if axis in one}
+
+    @cached_property
+    def free(self) -> list[str]:
+        """The names of other free axes, in order."""
+        names = dict.fromkeys(name for one in self.symbols for name in one.values())
+        return [name for name in names if name not in self.samples]
+
+    @cached_property
+    def rows(self) -> Sequence[int]:
+        """The batches to try; the first one is that of the file, if it has one."""
+        fixed = length_of(self.inputs, self.batch)
+        if fixed is not None:
+            return fixed, next(n for n in ROWS if n != fixed)
+        return ROWS if self.samples else ROWS[:1]
+
+    def types(self, rows: int, lengths: Mapping[str, int]) -> list[TensorType]:
+        """Types of the inputs with so many samples and these lengths."""
+        known = {**lengths, **dict.fromkeys(self.samples, rows)}
+        is_fixed = length_of(self.inputs, self.batch) is not None
+        types = []
+        for value, names, axis in zip(self.inputs, self.symbols, self.batch, strict=True):
+            shape = [known[names[k]] if k in names else n for k, n in enumerate(value.shape or ())]
+            if is_fixed and shape:
+                shape[axis] = rows
+            types.append(TensorType(value.dtype or dt.float32, tuple(map(int, shape))))
+        return types

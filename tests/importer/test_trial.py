@@ -100,6 +100,19 @@ def fixed(by_number: bool) -> onnx.ModelProto:
     return model(nodes, {"x": [4, 3]}, ["y"], {"i": rows, "w": n(3, 2)})
 
 
+def second() -> onnx.ModelProto:
+    """Sequences of 6 steps, which come first, as in recurrent networks."""
+    nodes = [of("RNN", "x w r", "h", "rnn", hidden_size=2), of("Squeeze", "h one", "s"), of("MatMul", "s v", "y")]
+    arrays = {"w": n(1, 2, 3), "r": n(1, 2, 2), "v": n(2, 2), "one": np.array([1])}
+    return model(nodes, {"x": [6, "n", 3]}, ["y"], arrays)
+
+
+def texts_of(rows: int) -> onnx.ModelProto:
+    """A file for so many texts, whose length a weight fixes."""
+    nodes = [of("Reshape", "x shape", "h"), of("MatMul", "h v", "y")]
+    return model(nodes, {"x": [rows, "tokens"]}, ["y"], {"shape": np.array([rows, -1]), "v": n(3, 2)})
+
+
 @dataclass(frozen=True)
 class File:
     """A file, what is found of it without data, and the shape of data with which it trains."""
@@ -121,7 +134,9 @@ CASES = {
     "any size": File(pooled(["h", "w"]), [(5, 3, 40, 41)], (2, 3), {"h": 32, "w": 32}),
     "sizes without names": File(pooled([None, None]), [(5, 3, 9, 9)], (2, 3), {"x[2]": 32, "x[3]": 32}),
     "one size": File(convolved(["h", "w"], 4 * 14 * 14), [(5, 3, 28, 28)], (2, 3), {"h": 28, "w": 28}),
-    "up to 20 tokens": File(positions(), [(5, 7)], (2, 3), {"tokens": 16}),
+    "up to 20 tokens": File(positions(), [(5, 7)], (2, 3), {"tokens": 8}),
+    "batches along the second axis": File(second(), [(5, 6, 3)], (2, 3)),
+    "batches of 4 of texts of any length": File(texts_of(4), [(5, 3)], (4, 2), {"tokens": 3}),
     "batches of 4": File(fixed(by_number=False), [(5, 3)], (4, 2)),
     "batches of 4 only": File(fixed(by_number=True), [(4, 3)], (4,), nodes=["gather"]),
     "sampled": File(sampled("bilinear"), [(5, 2, 4, 4), (5, 2, 2, 2)], (2, 3)),
@@ -179,8 +194,8 @@ def test_the_promise_is_what_training_keeps(tmp_path, name):
 def with_a_weight(case: Case) -> onnx.ModelProto | None:
     """The model of a case with a scale at its first input of floats; None where it has none, or no output of floats."""
     known = next(case.forms())
-    floats = [name for name, x in case.given.items() if np.asarray(x).dtype == np.float32 and np.ndim(x)]
-    names = [name for name in floats if name not in known]
+    given = {name: x for name, x in case.given.items() if isinstance(x, np.ndarray)}
+    names = [name for name, x in given.items() if x.dtype == np.float32 and x.ndim and name not in known]
     if not names or case.model.graph.output[0].type.tensor_type.elem_type != TensorProto.FLOAT:
         return None
     made, first = onnx.ModelProto(), names[0]
@@ -188,7 +203,7 @@ def with_a_weight(case: Case) -> onnx.ModelProto | None:
     for node in made.graph.node:
         node.input[:] = ["scaled" if name == first else name for name in node.input]
     weight = RNG.normal(1, 0.01, case.given[first].shape[-1:]).astype(np.float32)
-    arrays = {name: case.given[name] for name in known} | {"layer.weight": weight}
+    arrays = {name: given[name] for name in known} | {"layer.weight": weight}
     made.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in arrays.items())
     for node in (of("Mul", "bounded layer.weight", "scaled"), helper.make_node("Tanh", [first], ["bounded"])):
         made.graph.node.insert(0, node)
