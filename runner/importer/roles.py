@@ -16,6 +16,7 @@ from runner.importer.file import OnnxGraph, OnnxNode
 from runner.importer.rules import RULES
 from runner.importer.tensors import (
     ANONYMOUS,
+    ARRANGED,
     BUFFER,
     PARAMETER,
     base_name,
@@ -91,8 +92,6 @@ WEIGHTS = {
 STATES = dict.fromkeys(("LSTM", "GRU", "RNN"), (5, 6))  # where layers take what they start from: zeros are not learnt
 NORMALIZATIONS = "BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization"
 MOVED = "Reshape", "Transpose", "Unsqueeze", "Squeeze", "Flatten", "Expand", "Cast", "Identity"  # the same elements
-# Operators of PyTorch by which the exporter names what it computed of one tensor alone.
-SHAPED = "view", "reshape", "unsqueeze", "squeeze", "transpose", "permute", "t", "slice", "expand", "clone"
 OWN_CONSTANT = re.compile(r"const:[\d.]+")  # in runner's own graphs, in which no parameter may have such a name
 LOWEST_WEIGHT = -1e4  # masks of attention add numbers below this
 HIGHEST_OF_MASKS = -9.0  # in masks of two numbers, 0 and one below this
@@ -137,7 +136,7 @@ class _Evidence:
         if self.parameters and not self.lost:
             return Role(CONSTANT, "computed by the exporter: the file has all parameters of the program")
         if self.has_calls and self.parameters and not self.is_weight(name):
-            if base_name(name) in SHAPED and ANONYMOUS.fullmatch(name) is None:
+            if base_name(name) in ARRANGED and ANONYMOUS.fullmatch(name) is None:
                 return Role(TRAINED, f"a part or another shape of a parameter, of {some(self.lost, 3)}", True)
             return Role(CONSTANT, "computed by the exporter: no call passes it as a parameter", self.is_whole(name))
         return next(role for holds, role in FINDINGS if holds(self, name, self.uses[name]))

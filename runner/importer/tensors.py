@@ -52,7 +52,7 @@ def own_tensors(graph: OnnxGraph, untie: Sequence[str] | None = None) -> Untied:
     if untie:
         plain, more = _untied(plain, untie)
         copies |= more
-    return Untied(_with_single_rows(_without_transposes(plain)), copies)
+    return Untied(_with_single_elements(_without_transposes(plain)), copies)
 
 
 def _shared(graph: OnnxGraph) -> dict[str, list[tuple[int, int, str]]]:
@@ -224,8 +224,15 @@ def _others(call: ExportedCall, nodes: Sequence[OnnxNode]) -> set[str]:
 
 
 # What an exporter computes of a parameter of which it then writes nothing else, and the function that leads back.
-COMPUTED = {"exp": ("Exp", np.log), "sqrt": ("Sqrt", np.square), "reciprocal": ("Reciprocal", np.reciprocal)}
-COMPUTED |= {"neg": ("Neg", np.negative), "tanh": ("Tanh", np.arctanh)}
+COMPUTED: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
+    "exp": ("Exp", np.log),
+    "sqrt": ("Sqrt", np.square),
+    "reciprocal": ("Reciprocal", np.reciprocal),
+    "neg": ("Neg", np.negative),
+    "tanh": ("Tanh", np.arctanh),
+    "sigmoid": ("Sigmoid", lambda y: np.log(y) - np.log1p(-y)),
+    "softplus": ("Softplus", lambda y: y + np.log(-np.expm1(-y))),
+}
 
 
 def _with_computed(graph: OnnxGraph) -> OnnxGraph:
@@ -412,30 +419,51 @@ def _computed(graph: OnnxGraph, operator: str, label: str, inputs: tuple[str, ..
     return OnnxNode(label, operator, "", graph.nodes[0].opset, inputs, (name,), {}, number)
 
 
-def _with_single_rows(graph: OnnxGraph) -> OnnxGraph:
-    """The graph with one row where an exporter repeated a parameter for each sample of a batch of fixed size.
+# Operators of PyTorch that choose, repeat and arrange the elements of one tensor. The exporter names by them what it
+# computed of a parameter of which it then writes nothing else.
+ARRANGED = {
+    *("view", "reshape", "unsqueeze", "squeeze", "transpose", "permute", "t", "slice", "expand", "repeat", "clone"),
+    *("select", "index", "index_select", "embedding", "gather", "narrow", "flip"),
+}
 
-    So a class token is written: its rows are equal, and it is joined with the samples.
+
+def _with_single_elements(graph: OnnxGraph) -> OnnxGraph:
+    """The graph with each element of a parameter once, where an exporter computed a tensor that repeats them.
+
+    So a class token has equal rows, for each sample of a batch of fixed size, and a table of relative positions has one
+    element for several pairs.
     """
     lengths = {value.shape[0] for value in graph.inputs if value.shape}
-    rows = next(iter(lengths), 0)
-    if len(lengths) != 1 or not isinstance(rows, int) or rows < 2 or (graph.signature and not lost_parameters(graph)):
+    first = next(iter(lengths), 0) if len(lengths) == 1 else 0
+    rows = first if isinstance(first, int) else 0
+    joined = {name for node in graph.nodes if node.operator == "Concat" for name in node.inputs}
+    lost, own = lost_parameters(graph), {target for _, target in graph.signature.values()}
+    if graph.signature and not lost:
         return graph
-    nodes, arrays, weights = list(graph.nodes), dict(graph.initializers), set(graph.weights)
-    for name in dict.fromkeys(x for node in graph.nodes if node.operator == "Concat" for x in node.inputs):
-        array = arrays.get(name)
-        if array is None or name not in weights or not _is_repeated(array, rows):
+    for name, array in graph.initializers.items():
+        if array.dtype.kind != "f" or name not in graph.weights or name in own:
             continue
-        lost = lost_parameters(graph)
-        row, shape, repeated = lost[0] if len(lost) == 1 else name, f"{name}.shape", f"{name}.repeated"
-        del arrays[name]
-        arrays |= {row: array[:1].copy(), shape: np.asarray(array.shape, np.int64)}
-        weights.add(row)
-        expand = _computed(graph, "Expand", repeated, (row, shape), name)
-        nodes = [replace(expand, outputs=(repeated,)), *(node.renamed({name: repeated}) for node in nodes)]
-    return replace(graph, nodes=tuple(nodes), initializers=arrays, weights=weights & arrays.keys())
+        is_noted = bool(graph.signature) and base_name(name) in ARRANGED
+        if (is_noted or name in joined) and _has_equal_rows(array, rows):
+            graph = _from_elements(graph, name, "Expand", array[:1], np.asarray(array.shape, np.int64))
+        elif is_noted and not is_uniform(array):
+            elements, places = np.unique(array, return_inverse=True)
+            if elements.size < array.size:
+                graph = _from_elements(graph, name, "Gather", elements, places.reshape(array.shape))
+    return graph
 
 
-def _is_repeated(array: np.ndarray, rows: int) -> bool:
-    is_float = array.dtype.kind == "f" and array.ndim > 2 and len(array) == rows
-    return is_float and array[0].size > 1 and bool((array == array[:1]).all())
+def _has_equal_rows(array: np.ndarray, rows: int) -> bool:
+    return array.ndim > 2 and len(array) == rows > 1 and array[0].size > 1 and bool((array == array[:1]).all())
+
+
+def _from_elements(graph: OnnxGraph, name: str, operator: str, elements: np.ndarray, places: np.ndarray) -> OnnxGraph:
+    """The graph with a parameter, of the name of the only one that is lost, from which a node computes a tensor."""
+    lost = lost_parameters(graph)
+    parameter, operand, result = lost[0] if len(lost) == 1 else name, f"{name}.places", f"{name}.repeated"
+    node = _computed(graph, operator, result, (parameter, operand), name)
+    nodes = replace(node, outputs=(result,)), *(one.renamed({name: result}) for one in graph.nodes)
+    arrays = {key: array for key, array in graph.initializers.items() if key != name}
+    arrays |= {parameter: np.ascontiguousarray(elements), operand: places.astype(np.int64)}
+    weights = {*graph.weights, parameter} & arrays.keys()
+    return replace(graph, nodes=nodes, initializers=arrays, weights=weights)

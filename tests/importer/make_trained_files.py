@@ -50,6 +50,10 @@ EXPORTS = {
     "attention": "dyn",
     "copies": "leg dyn",
     "shared": "leg dynn",
+    "embedded": "legn dynn",
+    "softplus": "leg dyn",
+    "relative": "dyn dynn",
+    "queries": "leg dyn",
     "zero_biases": "dyn",
     "zero_convolutions": "dynn",
 }

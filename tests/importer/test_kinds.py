@@ -93,7 +93,7 @@ def test_gradients_are_those_of_the_framework(path: Path) -> None:
 def distance(gradient: np.ndarray, name: str, case: Sample) -> float:
     """The largest difference, relative to the largest element; of gradients that are 0 but for rounding, such as that
     of a bias before a normalization, relative to a hundredth of the largest gradient of the network."""
-    wanted, largest = case.gradients[name], max(np.abs(g).max() for g in case.gradients.values())
+    wanted, largest = case.wanted(name, gradient.size), max(np.abs(g).max() for g in case.gradients.values())
     scale = np.abs(wanted).max()
     return float(np.abs(gradient - wanted).max() / (scale if scale > 1e-6 * largest else 1e-2 * largest))
 

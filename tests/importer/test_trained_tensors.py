@@ -62,7 +62,7 @@ def losses(path: Path, mode: str, **settings) -> list[float]:
 def test_every_exporter_is_here() -> None:
     exporters = {path.stem.rpartition("-")[2] for path in FILES}
     assert exporters == {"leg", "legn", "dyn", "dynn", "train", "jax2onnx"}
-    assert len(FILES) == 54
+    assert len(FILES) == 62
 
 
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
@@ -92,6 +92,15 @@ def test_a_token_of_a_fixed_batch_is_one_row_for_every_batch():
     x = batch(path)[0]
     whole, half = (step_of(network, "pynative")(part)[0] for part in (x, x[:3]))
     assert relative(half, whole[:3]) < 1e-6
+
+
+def test_a_table_that_repeats_a_parameter_is_that_parameter():
+    """One element for each distance of two positions, the trained rows once, the rows of an embedding."""
+    shapes = {}
+    for name in ("relative-dyn", "queries-dyn", "embedded-dynn"):
+        shapes |= {p.name: p.shape for p in OnnxNetwork(str(FOLDER / f"{name}.onnx")).trainable_params()}
+    assert (shapes["biases"], shapes["rows"]) == ((9,), (1, 5, 8))
+    assert shapes["embedding"] == (5, 8)  # the name in the file, since it may be a part
 
 
 def test_parameters_have_the_names_of_the_program():

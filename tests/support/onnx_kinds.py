@@ -1,12 +1,14 @@
 """ONNX files of networks that other frameworks made, with what these computed: `tests/importer/models/`."""
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 
 from runner import nn, ops
 from runner.core.values import Value
@@ -49,6 +51,16 @@ class Sample:
             totals[name] = sum(_as_parameter(part, layout, shape) for part, layout in parts)
         return totals
 
+    def wanted(self, name: str, size: int) -> np.ndarray:
+        """The gradient of a parameter; where the file repeats elements of one, the sums for its different elements."""
+        gradient = self.gradients[name]
+        if gradient.size == size:
+            return gradient
+        ((initializer, _),) = self.facts["initializers"][name]
+        arrays = {x.name: onnx.numpy_helper.to_array(x) for x in onnx.load(self.path).graph.initializer}
+        places = np.unique(arrays[initializer], return_inverse=True)[1]
+        return np.bincount(places.reshape(-1), gradient.reshape(-1))
+
 
 def sample(path: Path) -> Sample:
     """Read a file's reference."""
@@ -72,7 +84,7 @@ def _as_parameter(gradient: np.ndarray, layout: str, shape: tuple[int, ...]) -> 
         case "first rows":
             rows = gradient.reshape(-1, shape[1])
             return np.pad(rows, ((0, shape[0] - len(rows)), (0, 0)))
-    return gradient.reshape(shape)
+    return gradient.reshape(shape) if gradient.size == math.prod(shape) else gradient  # of what a file repeats
 
 
 class _Entropy(nn.Cell):

@@ -350,6 +350,58 @@ class ZeroConvolutions(nn.Module):
         return self.head(F.relu(self.b(F.relu(self.a(x)))).mean((2, 3)))
 
 
+class Embedded(nn.Module):
+    """Positions are rows of an embedding, which the exporter looks up itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(11, WIDTH), nn.Embedding(LENGTH, WIDTH)
+        self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, words: Tensor) -> Tensor:
+        places = self.places(torch.arange(words.shape[1]))
+        return self.head(self.norm(self.words(words) + places).mean(1))
+
+
+class Softplus(nn.Module):
+    """The exporter writes a positive function of the parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.head = nn.Parameter(torch.randn(WIDTH)), nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x * F.softplus(self.scale))
+
+
+class Relative(nn.Module):
+    """One parameter for all pairs of positions with one distance."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
+        self.head, self.biases = nn.Linear(WIDTH, CLASSES), nn.Parameter(torch.randn(2 * LENGTH - 1))
+        steps = torch.arange(LENGTH)
+        self.register_buffer("distances", steps[:, None] - steps + LENGTH - 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        biases = self.biases[self.distances.view(-1)].view(LENGTH, LENGTH)
+        scores = self.q(x) @ self.k(x).transpose(1, 2) / math.sqrt(WIDTH) + biases
+        return self.head((scores.softmax(-1) @ self.v(x)).mean(1))
+
+
+class Queries(nn.Module):
+    """Trained rows that are repeated for each sample, and meet the samples in a sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = nn.Parameter(torch.randn(1, LENGTH, WIDTH))
+        self.dense, self.head = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.tanh(self.rows.repeat(len(x), 1, 1) + self.dense(x)).mean(1))
+
+
 def images() -> Tensor:
     return torch.randn(ROWS, 3, 7, 7)
 
@@ -380,5 +432,7 @@ NETWORKS = {
     **{name: (make, rows) for name, make in (("splines", Splines), ("helpers", Helpers), ("copies", Copies))},
     "shared": (lambda: Copies(True), rows),
     "zero_biases": (ZeroBiases, rows),
-    "tied": (Tied, words),
+    "softplus": (Softplus, rows),
+    **{name: (make, sequences) for name, make in (("relative", Relative), ("queries", Queries))},
+    **{name: (make, words) for name, make in (("tied", Tied), ("embedded", Embedded))},
 }
