@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from runner.errors import BusyError, ConfigError, DataError, RunnerError, StorageError
+from runner.errors import BusyError, ConfigError, DataError, RunnerError, StorageError, some
 from runner.host import files, json
 from runner.host.console import Console, now
 from runner.host.process import exit_code, may_be_alive, own_identity
@@ -41,8 +41,10 @@ OF_RUNS = (
     *(REPORT, ".*.tmp", CHECKPOINTS, MODEL, CODE, EVAL, DUMP, GRAPHS, PROFILING, EXCEPTION_DUMP, KERNEL_META),
 )
 STARTING = (HYDRA, LOCK, OWNER, STATUS, CONFIG, MANIFEST, INPUTS, SCRIPT, CONSOLE, CODE)  # before the first step
-OF_SWEEPS = (SWEEP, MULTIRUN, BEST, REPORT, HYDRA, LOCK, OWNER, ".submitit", ".*.tmp", "optimization_results.yaml")
+SUBMITIT, SUBMITTED = ".submitit", ".submitit/submission_file_*.sh"  # the latter are links, which nothing writes to
+OF_SWEEPS = (SWEEP, MULTIRUN, BEST, REPORT, HYDRA, LOCK, OWNER, SUBMITIT, ".*.tmp", "optimization_results.yaml")
 MAX_FILE_BYTES = 16 << 20  # of a file that is read as a whole
+NAMED = 5  # files in an error
 
 # The status of a run: whether it is running, or how it ended.
 
@@ -196,6 +198,25 @@ def foreign(folder: Path, known: tuple[str, ...] = OF_RUNS) -> Iterator[Path]:
 def _is_records(folder: Path) -> bool:
     """Whether a folder is Hydra's, which a run may have under another name (`hydra.output_subdir`)."""
     return folder.is_dir() and {"config.yaml", "hydra.yaml", "overrides.yaml"} == {*os.listdir(folder)}
+
+
+def refuse_links(folder: Path) -> None:
+    """Raise ConfigError for the directory of a run or sweep that has symbolic links, at any depth.
+
+    A run that goes on writes and removes files there. The directory may be that of someone else, and its links lead
+    anywhere.
+    """
+    links = (
+        os.path.relpath(path, folder)
+        for directory, folders, names in os.walk(folder)
+        for path in (os.path.join(directory, name) for name in (*folders, *names))
+        if os.path.islink(path)
+    )
+    found = [name for name in links if not fnmatchcase(name, SUBMITTED)]
+    if found:
+        hint = "replace each link by what it leads to, or remove it"
+        rows = {"path": folder, "links": some(sorted(found), NAMED), "hint": hint}
+        raise ConfigError("a directory with symbolic links is not continued", **rows)
 
 
 # A directory is claimed by one run.
@@ -476,7 +497,8 @@ def _present(directory: OutputDirectory) -> list[Path]:
     with files.storage_errors("cannot list a directory", directory.path):
         for pattern in (*directory.files, f"[0-9]*/{OWNER}"):  # the latter: jobs of a sweep
             found += directory.path.glob(pattern)
-    return found
+    place = files.real_path(directory.path)  # what is found through links is of others
+    return [path for path in found if files.real_path(path.parent) == place / path.parent.relative_to(directory.path)]
 
 
 def _described(record: Mapping[str, Any]) -> str:

@@ -257,15 +257,6 @@ def path_error(key: str, value: object, path: Path, typed: Typed, folders: Seque
     return []
 
 
-def link_errors(folder: Path) -> list[ConfigError]:
-    """An error for each symbolic link in the folder of a run or sweep to resume that leads to a place not allowed."""
-    links = sorted(path for path in folder.iterdir() if path.is_symlink()) if folder.is_dir() else []
-    errors = [error for link in links for error in path_error(link.name, str(link), link, {}, [folder])]
-    for error in errors:
-        error.rows["hint"] = error.rows["hint"].replace(f"{error.rows['key']}=... on the command line, ", "")
-    return errors
-
-
 def _outputs(record: Any, prefix: str) -> Iterator[tuple[str, object, str, bool]]:
     """Key, value, path and its beginning for each key of a record whose value is not the default."""
     for field in fields(record):

@@ -16,10 +16,9 @@ from runner import rundir
 from runner.config import code
 from runner.config.command_line import CommandLine
 from runner.config.compose import Composition, compose
-from runner.config.gate import link_errors
 from runner.config.groups.services import tracking_is_requested
 from runner.config.schema import RunRequest
-from runner.errors import RunnerError, raise_all, unexpected
+from runner.errors import RunnerError, unexpected
 from runner.experiment import observers, run as experiment, tracking
 from runner.experiment.manifest import ConfiguredRun
 from runner.experiment.ranks.processes import on_all_ranks, processes_of, report_on_first_rank
@@ -94,10 +93,10 @@ def run_status(request: RunRequest) -> Iterator[None]:
     """Hold the lock of the run folder and maintain `status.json` while the context is open.
 
     A console that cannot be written does not end the run; the status has the reason as `console`. Raises BusyError when
-    another process works in the folder, ConfigError for a run to resume whose files are links to other places.
+    another process works in the folder, ConfigError for a run to resume that has symbolic links.
     """
     if request.resume:
-        raise_all(link_errors(request.folder))
+        rundir.refuse_links(request.folder)
     names = ConfiguredRun(request).names
     locked = files.locked(request.folder / rundir.LOCK)
     with Console() as console, locked, rundir.kept_status(request.folder, names, console, request.resume):

@@ -378,9 +378,7 @@ def is_continued(folder: Path, own: ScriptCommand, config: Mapping[str, Any], re
     if resume is None and rundir.is_finished(folder):
         hint = f"{OTHER}, or resume=True to continue the run with more epochs"
         raise BusyError("the run in this directory is finished", path=folder, hint=hint)
-    links = [entry for entry in sorted(folder.iterdir()) if entry.is_symlink()]
-    if links:  # they may lead anywhere, and the directory may be that of someone else
-        raise ConfigError("a run directory with symbolic links is not continued", path=links[0])
+    rundir.refuse_links(folder)
     if not force:
         _check_unchanged(folder, own, config)
     return True

@@ -21,6 +21,7 @@ from runner.validation.paths import ALLOWED, path_problem
 
 Content: TypeAlias = bytes | str | Callable[[IO[bytes]], object]
 TEMPORARY_SUFFIX = ".tmp"
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 NO_LINKS = errno.EPERM, errno.ENOTSUP, errno.ENOSYS  # of file systems without hard links
 
 
@@ -156,7 +157,7 @@ def locked(path: Path, wait: bool = False) -> Iterator[None]:
     Raises BusyError when another process holds it, unless the caller waits.
     """
     with storage_errors("cannot open a lock file", path, "open"):
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o666)
+        handle = open_unlinked(path, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield
@@ -276,6 +277,16 @@ def write_new(path: Path, content: Content, mode: int = 0o666) -> None:
         os.fsync(file.fileno())
 
 
+def open_unlinked(path: Path, flags: int) -> int:
+    """Open a file for writing: what a link under its name leads to is not written, and a pipe is not waited for."""
+    try:
+        return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW, 0o666)
+    except OSError as reason:
+        if path.is_symlink():
+            raise OSError(reason.errno, "it is a symbolic link, which is not followed") from None
+        raise
+
+
 def rename(path: Path, other: Path) -> None:
     """Rename a file or directory; an existing file of the new name is replaced."""
     before_operation("rename", other)
@@ -289,15 +300,37 @@ def make_new(path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a link, or a directory with all that is in it; links are not followed."""
+    """Remove a file, a link, or a directory with all that is in it.
+
+    Links are not followed, also if another process puts them there in the meantime.
+    """
     if path.is_dir() and not path.is_symlink():
-        for name in sorted(os.listdir(path)):
-            remove(path / name)
+        handle = os.open(path, FOLDER)
+        try:
+            _empty(handle, path)
+        finally:
+            os.close(handle)
         before_operation("unlink", path)
         path.rmdir()
     else:
         before_operation("unlink", path)
         path.unlink(missing_ok=True)
+
+
+def _empty(folder: int, path: Path) -> None:
+    """Remove everything in an open folder; `path` is its name."""
+    with os.scandir(folder) as entries:
+        found = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
+    for name, is_folder in found:
+        if is_folder:
+            handle = os.open(name, FOLDER, dir_fd=folder)
+            try:
+                _empty(handle, path / name)
+            finally:
+                os.close(handle)
+        before_operation("unlink", path / name)
+        with suppress(FileNotFoundError):
+            (os.rmdir if is_folder else os.unlink)(name, dir_fd=folder)
 
 
 def sync_folder(folder: Path) -> None:
@@ -323,8 +356,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         with storage_errors("cannot open a file for writing", path, "open"):
-            # Without O_NONBLOCK a pipe under this name would wait for its reader.
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o666)
+            handle = open_unlinked(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             os.close(handle)
             raise StorageError("cannot open a file for writing", path=path, reason="not a regular file")

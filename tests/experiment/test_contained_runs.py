@@ -1,9 +1,11 @@
 """Jobs of sweeps, resumed runs and `runner.run`: what a file says makes none of them write elsewhere."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from soak import thinned
 from tables import table
 
 import runner
@@ -150,26 +152,52 @@ def test_a_run_elsewhere_is_resumed_where_it_is(here):
     assert resume(folder, ["epochs=2", "max_steps=2"])["steps"] == 2
 
 
-@pytest.mark.parametrize("name", [".lock", "status.json", "metrics.jsonl", "checkpoints"])
-def test_links_in_a_run_to_resume(here, name, monkeypatch):
-    runner.run([*TINY, "hydra.run.dir=run", "checkpoint.every_steps=1"])
-    Path("run", name).rename(here.parent / "outside" / name)
-    Path("run", name).symlink_to(here.parent / "outside" / name)
-    with pytest.raises(ConfigError, match=WHAT) as caught:
-        resume("run", ["epochs=2", "max_steps=2"])
-    assert caught.value.rows["key"] == name
-    assert caught.value.rows["hint"].startswith("to allow it: RUNNER_WRITABLE=")
-    monkeypatch.setenv("RUNNER_WRITABLE", str(here.parent / "outside"))
-    resume("run", ["epochs=2", "max_steps=2"])
+def below(folder: Path) -> dict[str, bytes | None]:
+    """Names, and contents of files, below a folder."""
+    return {str(path): path.read_bytes() if path.is_file() else None for path in sorted(folder.rglob("*"))}
 
 
-def test_links_in_a_sweep_to_resume(here, capfd):
+def made_links(folder: Path, moved_to: Path, every: int) -> Iterator[Path]:
+    """Each place below a folder in turn, while it is a link to what it was, which is outside."""
+    for path in thinned(sorted(folder.rglob("*")), every):
+        path.rename(moved_to)
+        path.symlink_to(moved_to)
+        yield path
+        path.unlink()
+        moved_to.rename(path)
+
+
+def test_a_link_at_any_depth_of_a_run_is_not_followed(here, monkeypatch, capfd):
+    """A resume removed the folders of later steps, and all else in them, where a link of a dump led."""
+    observed = ("mode=graph", "save_graphs=true", "dump=async", "profiling=trace")
+    assert cli.main([*TINY, *observed, "hydra.run.dir=run", "checkpoint.every_steps=1"]) == 0
+    monkeypatch.setenv("RUNNER_WRITABLE", str(here.parent / "outside"))  # allows paths, not links
+    steps = next(Path("run/dump").glob("0/*"))
+    depths = set()
+    for link in made_links(here / "run", here.parent / "outside" / "target", 9):
+        before = below(here.parent)
+        assert cli.main(["resume", "run", "epochs=2", "max_steps=2"]) == 2
+        error = capfd.readouterr().err
+        assert "a directory with symbolic links is not continued" in error
+        assert f"links  {link.relative_to(here / 'run')}\n" in error
+        assert below(here.parent) == before
+        depths.add(len(link.parts))
+    assert len(depths) > 3
+    assert steps.is_dir()
+    assert cli.main(["resume", "run", "epochs=2", "max_steps=2"]) == 0
+
+
+def test_a_link_at_any_depth_of_a_sweep_is_not_followed(here, capfd):
     write("seed: 1\n")
     assert swept("hydra.sweep.dir=runs") == 0
-    Path("runs/sweep.jsonl").rename(here.parent / "outside" / "sweep.jsonl")
-    Path("runs/sweep.jsonl").symlink_to(here.parent / "outside" / "sweep.jsonl")
-    assert cli.main(["resume", "runs"]) == 2
-    assert WHAT in capfd.readouterr().err
+    for link in made_links(here / "runs", here.parent / "outside" / "target", 5):
+        before = below(here.parent)
+        assert cli.main(["resume", "runs"]) == 2
+        assert f"links  {link.relative_to(here / 'runs')}\n" in capfd.readouterr().err
+        assert below(here.parent) == before
+    (here / "runs/.submitit").mkdir()
+    (here / "runs/.submitit/submission_file_ab.sh").symlink_to("7_submission.sh")  # as submitit leaves it
+    assert cli.main(["resume", "runs"]) == 0
 
 
 def recorded_run(folder: Path) -> tracking.TrackedRun:

@@ -271,3 +271,16 @@ def test_ranks_of_one_script_share_a_directory(tmp_path):
     outputs = [subprocess.run(words, capture_output=True, text=True, check=True).stdout for _ in range(2)]
     assert outputs == ["False\n", "True\n"]
     assert re.fullmatch(r"script of python \(started \S+, process \d+, ended\)", refused(tmp_path / "d")["owner"])
+
+
+def test_what_a_link_leads_to_is_not_of_an_ended_script(tmp_path):
+    kept, dumps = tmp_path / "kept", tmp_path / "dumps"
+    for place in (kept / "net_graph_0", dumps / "1" / "net_graph_0"):
+        (place / "0" / "2").mkdir(parents=True)
+        (place / "0" / "2" / "Add.op.1.0.5").write_text("x")
+    (dumps / "0").symlink_to(kept)
+    (kept / "notes.txt").write_text("mine")
+    (dumps / OWNER).write_text(json.dumps({"id": "1", "script": "/train.py", "pid": NO_PROCESS}))
+    rundir.remove_of_ended_script(directory(dumps), Owner("2"))
+    assert (kept / "net_graph_0" / "0" / "2" / "Add.op.1.0.5").read_text() == "x"
+    assert [path for path in (dumps / "1").rglob("*") if path.is_file()] == []

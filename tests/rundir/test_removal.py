@@ -1,7 +1,7 @@
 """Directories vanish at once: whatever is interrupted, a reader sees all of it or nothing, and the rest is removed."""
 
 import os
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -53,6 +53,32 @@ def test_a_directory_is_whole_or_gone_whichever_operation_fails(tmp_path, monkey
         count += 1
     assert count > 8  # each file and folder
     assert os.listdir(folder.parent) == []
+
+
+def test_a_folder_that_becomes_a_link_during_its_removal_is_not_followed(tmp_path, monkeypatch):
+    """Another process exchanges it after it was listed."""
+    kept, folder = tmp_path / "kept", tmp_path / "folder"
+    for place in (kept, folder / "a", folder / "b"):
+        place.mkdir(parents=True)
+        (place / "one").write_text("mine")
+
+    def exchange(operation, path):
+        if path == folder / "a" / "one":
+            (folder / "b").rename(tmp_path / "aside")
+            (folder / "b").symlink_to(kept)
+
+    monkeypatch.setattr(files, "before_operation", exchange)
+    with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
+        files.remove(folder)
+    assert (kept / "one").read_text() == "mine"
+
+
+@pytest.mark.parametrize("opened", [files.locked, lambda path: closing(files.Journal(path))])
+def test_locks_and_journals_are_not_written_through_links(tmp_path, opened):
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    with pytest.raises(StorageError, match="symbolic link, which is not followed"), opened(tmp_path / "link"):
+        pass
+    assert not (tmp_path / "target").exists()
 
 
 def test_links_are_removed_and_not_followed(tmp_path):

@@ -58,7 +58,7 @@ def append(folder: Path, event: str, /, **values: Any) -> None:
     path = folder / rundir.SWEEP
     row = {"event": event, **values, "time": now()}
     with files.storage_errors("cannot append to a file", path, "open"):
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        handle = files.open_unlinked(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         with os.fdopen(handle, "r+b", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             _cut_torn_end(path, file.fileno())

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
+from runner.host import files
 from runner.host.process import KINDS, exit_code, stop_signals
 
 GRACE = 20.0  # seconds for a process to save its state after its parent died
@@ -52,7 +53,7 @@ def run_all(works: Iterable[tuple[int, Work]], at_once: int, ended: Callable[[in
 
 def show_in(path: Path) -> None:
     """Append everything that this process prints from now on to a file. Raises OSError."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    handle = files.open_unlinked(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for number in (1, 2):
         os.dup2(handle, number)
     os.close(handle)

@@ -9,9 +9,8 @@ from typing import Any
 from runner import rundir
 from runner.config.code import loaded_files
 from runner.config.command_line import CommandLine
-from runner.config.gate import link_errors
 from runner.config.groups import search as search_space
-from runner.errors import ConfigError, RunnerError, raise_all
+from runner.errors import ConfigError, RunnerError
 from runner.experiment import manifest, observers
 from runner.experiment.manifest import config_hash, relevant_versions
 from runner.experiment.sweep import journal
@@ -93,7 +92,7 @@ def resume(
     no sweep or when its config or code has changed (unless `force`), BusyError while it is running, otherwise as
     `start`.
     """
-    raise_all(link_errors(folder))
+    rundir.refuse_links(folder)
     state = SweepState(folder)
     state.update()
     call = _resumed_call(state.header["call"], lines)._replace(code=tuple(given_code))
