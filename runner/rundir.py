@@ -38,11 +38,11 @@ SWEEP, MULTIRUN, BEST = "sweep.jsonl", "multirun.yaml", "best.json"
 # What is written into the directory of a run, and of a sweep. Callbacks of the user write other files.
 OF_RUNS = (
     *(HYDRA, LOCK, OWNER, STATUS, CONFIG, MANIFEST, INPUTS, SCRIPT, METRICS, SUMMARY, TRACKING, TENSORBOARD, CONSOLE),
-    *(REPORT, ".*.tmp", CHECKPOINTS, MODEL, CODE, EVAL, DUMP, GRAPHS, PROFILING, EXCEPTION_DUMP, KERNEL_META),
+    *(REPORT, CHECKPOINTS, MODEL, CODE, EVAL, DUMP, GRAPHS, PROFILING, EXCEPTION_DUMP, KERNEL_META),
 )
 STARTING = (HYDRA, LOCK, OWNER, STATUS, CONFIG, MANIFEST, INPUTS, SCRIPT, CONSOLE, CODE)  # before the first step
 SUBMITIT, SUBMITTED = ".submitit", ".submitit/submission_file_*.sh"  # the latter are links, which nothing writes to
-OF_SWEEPS = (SWEEP, MULTIRUN, BEST, REPORT, HYDRA, LOCK, OWNER, SUBMITIT, ".*.tmp", "optimization_results.yaml")
+OF_SWEEPS = (SWEEP, MULTIRUN, BEST, REPORT, HYDRA, LOCK, OWNER, SUBMITIT, "optimization_results.yaml")
 MAX_FILE_BYTES = 16 << 20  # of a file that is read as a whole
 NAMED = 5  # files in an error
 
@@ -162,19 +162,29 @@ def run_directories(folder: Path) -> Iterator[Path]:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether runner made this run directory: by its status, its config, or as a claim with nothing else in it."""
-    status = read_status(folder)
-    if status.get("status") in WRITTEN_STATES and "started" in status:
+    """Whether runner made this run directory: by its status with another record, its config, or as a claim."""
+    status, config = read_status(folder), json.read_optional(folder / CONFIG)
+    others = config or any((folder / name).exists() for name in (LOCK, HYDRA, SCRIPT))
+    if others and status.get("status") in WRITTEN_STATES and "started" in status:  # one file alone may be of anything
         return True
-    if "runner" in json.read_optional(folder / CONFIG):
+    if "runner" in config:
         return True
     try:
         records = files.names(folder / HYDRA)
         text = files.read_bytes(folder / HYDRA / "config.yaml", MAX_FILE_BYTES) if "config.yaml" in records else b""
     except RunnerError:
         return False
-    is_claim = not records and [*os.listdir(folder)] == [HYDRA]
-    return is_claim or b"\nrunner:" in text  # other programs with Hydra have such a folder, too
+    return is_claim(folder) or b"\nrunner:" in text  # other programs with Hydra have such a folder, too
+
+
+def is_claim(folder: Path) -> bool:
+    """Whether a directory has nothing but what a run writes before its first record: a lock, and empty folders."""
+    found = {name for name in files.names(folder) if not files.is_temporary(name)}
+    empty = [(folder / HYDRA).is_dir() and not [n for n in files.names(folder / HYDRA) if not files.is_temporary(n)]]
+    locked = (folder / LOCK).is_file() and not (folder / LOCK).stat().st_size
+    return (
+        bool(found) and found <= {HYDRA, LOCK} and (HYDRA not in found or all(empty)) and (LOCK not in found or locked)
+    )
 
 
 def sweep_of(folder: Path) -> Path | None:
@@ -186,18 +196,6 @@ def sweep_of(folder: Path) -> Path | None:
 def with_status(folder: Path) -> Iterator[Path]:
     """The directories below one, itself included, that have a status."""
     return (Path(directory) for directory, _, names in os.walk(folder) if STATUS in names)
-
-
-def foreign(folder: Path, known: tuple[str, ...] = OF_RUNS) -> Iterator[Path]:
-    """What is in a folder beside the `known` names and what Hydra writes."""
-    for name in files.names(folder):
-        if not any(fnmatchcase(name, pattern) for pattern in known) and not _is_records(folder / name):
-            yield folder / name
-
-
-def _is_records(folder: Path) -> bool:
-    """Whether a folder is Hydra's, which a run may have under another name (`hydra.output_subdir`)."""
-    return folder.is_dir() and {"config.yaml", "hydra.yaml", "overrides.yaml"} == {*os.listdir(folder)}
 
 
 def refuse_links(folder: Path) -> None:

@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -254,6 +255,18 @@ def storage_error(what: str, path: Path, reason: OSError) -> StorageError:
 
 
 # The primitive operations of whole writes; they raise OSError.
+
+
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}(\.tmp|\.old)|\.[0-9a-f]{16}\.tmp", re.DOTALL)
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a name is one that a killed process has left: of a file or directory that was being written.
+
+    >>> is_temporary(".status.json.0123456789ab.tmp"), is_temporary(".draft.tmp")
+    (True, False)
+    """
+    return _TEMPORARY.fullmatch(name) is not None
 
 
 def hidden(path: Path, suffix: str) -> Path:

@@ -2,23 +2,30 @@
 
 import os
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
 from runner import rundir
 from runner.errors import BusyError, ConfigError, RunnerError, StorageError, nearest, some
+from runner.experiment.manifest import HASHES
+from runner.experiment.results import FILE, IMAGES
 from runner.experiment.sweep import journal
-from runner.host import files
+from runner.host import files, json
 from runner.host.console import visible
 from runner.host.files import real_path
 from runner.host.process import is_of_this_machine
+from runner.observe.dump.dumper import NUMBERS_FILE
+from runner.observe.dump.files import FORMATS, MAPPING, long_names
+from runner.observe.dump.writers import STATISTICS_FILE
+from runner.observe.graph.folder import FAILED, FILES as GRAPH_FILES
+from runner.observe.profile.settings import FILES as PROFILE_FILES
 from runner.report.list import default_folders
 from runner.report.record import RunRecord
 from runner.rundir import (
     directories_of,
-    foreign,
     is_run,
     remove_directory,
     remove_leftovers,
@@ -26,6 +33,7 @@ from runner.rundir import (
     sweep_of,
     with_status,
 )
+from runner.train.checkpoint.state import CALLBACKS, MANIFEST, STATE
 from runner.validation.paths import path_problem
 
 
@@ -58,12 +66,12 @@ class RunFolder:
     def foreign(self) -> list[str]:
         """The names of what runner has not written, relative to the directory."""
         jobs = [run.folder for run in self.runs]
-        found = [path for job in jobs for path in foreign(job)]
+        found = [path for job in jobs for path in _foreign(job, rundir.OF_RUNS)]
         if self.is_sweep:
             own = {*jobs, *(parent for job in jobs for parent in job.parents if parent.is_relative_to(self.folder))}
             for folder in sorted({self.folder, *own} - {*jobs}):  # it may have folders of jobs
                 known = rundir.OF_SWEEPS if folder == self.folder else ()
-                found += [path for path in foreign(folder, known) if path not in own]
+                found += [path for path in _foreign(folder, known) if path not in own]
         return [str(path.relative_to(self.folder)) for path in found]
 
     def size(self) -> FolderSize:
@@ -97,6 +105,82 @@ def _is_sweep(folder: Path) -> bool:
         if rows:
             return bool(rows[0]["event"] == "sweep")
     return (folder / rundir.MULTIRUN).is_file()  # the journal is damaged
+
+
+# What runner writes into each folder of a run or sweep, by name and, where names say little, by content. All else is of
+# the user, at every level, and so is every link but those of submitit.
+
+RECORDS = ("config.yaml", "hydra.yaml", "overrides.yaml")
+_SUFFIXES = "submission.sh", "submitted.pkl", "result.pkl", "log.out", "log.err"
+WRITTEN: Mapping[str, tuple[str, ...]] = {
+    rundir.HYDRA: RECORDS,
+    rundir.CHECKPOINTS: tuple(f"*-[0-9]*_[0-9]*/{name}" for name in (MANIFEST, STATE, CALLBACKS)),
+    rundir.MODEL: tuple(os.path.basename(name) for name in (rundir.NETWORK, rundir.PREDICT, rundir.TRAIN_STEP)),
+    rundir.EVAL: (FILE, f"{IMAGES}/[0-9][0-9].png"),
+    rundir.GRAPHS: GRAPH_FILES,
+    rundir.PROFILING: (*PROFILE_FILES, *(f"profile_[0-9]*/{name}" for name in PROFILE_FILES)),
+    rundir.TENSORBOARD: ("*.tfevents.*",),
+    rundir.SUBMITIT: (*(f"*/*_{name}" for name in _SUFFIXES), *(f"*_{name}" for name in _SUFFIXES), "*submission_*.sh"),
+}
+_OF_DUMPS = (
+    *(rundir.OWNER, NUMBERS_FILE, STATISTICS_FILE, MAPPING, FAILED, "data_dump.json"),
+    *("ms_output_trace_code_graph_*.ir", "ms_output_trace_code_graph_*.pb", "ms_execution_order_graph_*.csv"),
+)
+
+
+def _foreign(folder: Path, known: Sequence[str]) -> Iterator[Path]:
+    """What is in the folder of a run or sweep, at any depth, beside what runner writes; `known` are the names in it."""
+    hashes = json.read_optional(folder / rundir.MANIFEST).get(HASHES)
+    for name in files.names(folder):
+        path = folder / name
+        is_records = path.is_dir() and set(files.names(path)) == {*RECORDS}  # `hydra.output_subdir` may rename it
+        if path.is_symlink() or not (name in known or is_records or files.is_temporary(name)):
+            yield path
+        elif path.is_dir() and not is_records and not files.is_temporary(name):
+            yield from _foreign_inside(path, hashes if isinstance(hashes, dict) else {})
+
+
+def _foreign_inside(root: Path, hashes: Mapping[str, object]) -> Iterator[Path]:
+    """What runner did not write below one of the folders of a run; of a folder without anything of runner, itself."""
+    for directory, folders, names in os.walk(root):
+        for name in sorted([*folders, *names]):
+            path = Path(directory, name)
+            parts = path.relative_to(root).parts
+            if files.is_temporary(name):
+                is_own = True
+            elif path.is_symlink():
+                is_own = root.name == rundir.SUBMITIT and fnmatchcase(name, os.path.basename(rundir.SUBMITTED))
+            elif root.name in WRITTEN:
+                is_own = any(_begins(parts, pattern, path.is_dir()) for pattern in WRITTEN[root.name])
+            else:
+                is_own = path.is_dir() or _has_content(root, path, hashes)
+            if not is_own:
+                yield path
+            if name in folders and (files.is_temporary(name) or not is_own):
+                folders.remove(name)
+
+
+def _begins(parts: Sequence[str], pattern: str, is_folder: bool) -> bool:
+    """Whether a relative path matches a pattern, name by name; that of a folder the beginning of one."""
+    names = pattern.split("/")
+    fits = len(parts) < len(names) if is_folder else len(parts) == len(names)
+    return fits and all(map(fnmatchcase, parts, names))
+
+
+def _has_content(root: Path, path: Path, hashes: Mapping[str, object]) -> bool:
+    """Whether a file is what runner writes into this folder, whose names depend on the code of the user."""
+    name = str(path.relative_to(root))
+    with suppress(RunnerError):
+        if root.name == rundir.CODE:  # copies, which may have been edited; a killed start has not recorded their hashes
+            return not hashes or hashes.get(name) == files.sha256(path)
+        if root.name == rundir.KERNEL_META:
+            record = path.with_suffix(".json") if path.suffix == ".onnx" else path
+            return not {"program", "kernel"}.isdisjoint(json.read_optional(record))
+        if root.name in (rundir.DUMP, rundir.EXCEPTION_DUMP):
+            size = path.stat().st_size
+            is_dump = any(form.parse(path.name, size) for form in FORMATS) or path.name in long_names(path.parent)
+            return is_dump or any(fnmatchcase(path.name, pattern) for pattern in _OF_DUMPS)
+    return False
 
 
 # `runner rm`: removes runs and sweeps, if nothing works in them and no other run needs them.

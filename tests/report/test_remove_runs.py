@@ -154,6 +154,58 @@ def test_files_of_others_stay_unless_forced(place, call):
     assert not run.exists()
 
 
+def test_files_of_others_stay_at_every_level(place, call):
+    """By name, by content, and as links; what killed processes have left is not of others."""
+    words = ("mode=graph", "save_graphs=true", "dump=async", "profiling=trace", "session.op_debug_level=3")
+    assert cli.main([*REAL, *words, "tracking=tensorboard", "hydra.run.dir=r"]) == 0
+    left = Path("r/checkpoints/.CKP-1_2.0123456789ab.old")
+    left.mkdir()
+    (left / "state.safetensors").write_text("x")
+    Path("r/.status.json.0123456789ab.tmp").write_text("x")
+    folders = [path for path in sorted(Path("r").rglob("*")) if path.is_dir() and left not in (path, *path.parents)]
+    assert len(folders) > 15
+    for folder in (Path("r"), *folders):
+        for name in ("notes.md", "best.onnx", ".draft.tmp", "results.json"):
+            (folder / name).write_text("mine")
+            code, out = call("rm", "r")
+            assert (code, (folder / name).read_text()) == (2, "mine")
+            assert f"files  {(folder / name).relative_to('r')}\n" in out
+            (folder / name).unlink()
+        (folder / "link").symlink_to(place)
+        assert call("rm", "r")[0] == 2
+        (folder / "link").unlink()
+    for name in ("eval/paper/thesis.tex", "model/old/network.onnx", "checkpoints/mine/state.safetensors"):
+        Path("r", name).parent.mkdir(parents=True)
+        Path("r", name).write_text("mine")
+        code, out = call("rm", "r")
+        assert code == 2
+        assert f"files  {os.path.dirname(name)}\n" in out
+        shutil.rmtree(Path("r", name).parent)
+    code, out = call("rm", "r")
+    assert code == 0, out
+
+
+def test_an_edited_copy_of_code_is_of_the_user(place, call):
+    run = leave(place / "r")
+    (run / "code" / "pears").mkdir(parents=True)
+    (run / "code" / "pears" / "net.py").write_text("x = 1\n")
+    hashes = {"pears/net.py": files.sha256(run / "code" / "pears" / "net.py")}
+    (run / "manifest.json").write_text(json.dumps({"code_sha256": hashes}))
+    assert call("rm", "r", "--dry-run")[0] == 0
+    (run / "code" / "pears" / "net.py").write_text("x = 2\n")
+    code, out = call("rm", "r")
+    assert code == 2
+    assert "files  code/pears/net.py\n" in out
+
+
+def test_a_status_alone_does_not_make_a_run(place, call):
+    (place / "mine").mkdir()
+    (place / "mine" / "status.json").write_text('{"status": "ok", "started": "2026-01-02", "pid": 1}')
+    for flags in ((), ("--force",)):
+        assert call("rm", "mine", *flags)[0] == 2
+    assert (place / "mine" / "status.json").exists()
+
+
 def test_a_run_that_is_inside_another_one_is_protected_too(place, call):
     run = leave(place / "outputs" / "r")
     leave(run / "again" / "inner", state="running")
