@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return code
         except KeyboardInterrupt as stop:
             what = "Terminated" if isinstance(stop, Terminated) else "Interrupted"
-            return _fail(f"{what}; runner resume continues the run", exit_code(stop))
+            return _fail("; ".join([what, *dict.fromkeys(getattr(stop, "__notes__", ()))]), exit_code(stop))
         except Exception as error:
             reported = error if isinstance(error, RunnerError) else unexpected(error)
             if reported is not error and "runner.debug=true" in words:

@@ -115,6 +115,8 @@ def kept_status(folder: Path, names: Mapping[str, Any], console: Console, resume
     try:
         yield status
     except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and can_be_resumed(folder) and not (folder / SCRIPT).exists():
+            error.add_note("runner resume continues the run")
         with suppress(StorageError):  # a full disk: the original error is more informative
             if before is not None and isinstance(error, ConfigError):
                 files.write_atomically(status.path, before)  # a refused resume changes nothing
@@ -179,12 +181,21 @@ def is_run(folder: Path) -> bool:
 
 def is_claim(folder: Path) -> bool:
     """Whether a directory has nothing but what a run writes before its first record: a lock, and empty folders."""
-    found = {name for name in files.names(folder) if not files.is_temporary(name)}
-    empty = [(folder / HYDRA).is_dir() and not [n for n in files.names(folder / HYDRA) if not files.is_temporary(n)]]
-    locked = (folder / LOCK).is_file() and not (folder / LOCK).stat().st_size
-    return (
-        bool(found) and found <= {HYDRA, LOCK} and (HYDRA not in found or all(empty)) and (LOCK not in found or locked)
-    )
+    found = set(_lasting(folder))
+    if not found or not found <= {HYDRA, LOCK, OWNER}:
+        return False
+    has_lock = LOCK not in found or os.path.getsize(folder / LOCK) == 0 or "pid" in json.read_optional(folder / LOCK)
+    return has_lock and (HYDRA not in found or ((folder / HYDRA).is_dir() and not _lasting(folder / HYDRA)))
+
+
+def _lasting(folder: Path) -> list[str]:
+    """The names in a folder without what a killed process was writing."""
+    return [name for name in files.names(folder) if not files.is_temporary(name)]
+
+
+def can_be_resumed(folder: Path) -> bool:
+    """Whether the run in a folder was recorded before it ended: `runner resume` needs its config, script or journal."""
+    return any((folder / name).exists() for name in (CONFIG, SCRIPT, SWEEP))
 
 
 def sweep_of(folder: Path) -> Path | None:
@@ -217,52 +228,69 @@ def refuse_links(folder: Path) -> None:
         raise ConfigError("a directory with symbolic links is not continued", **rows)
 
 
-# A directory is claimed by one run.
+# A directory is claimed by one run: the lock file has the identity of its process, which counts until it has ended.
 
 
 def claim_run(folder: Path, given: bool) -> Path:
     """Claim a run folder: exactly `folder` when the user has `given` it, otherwise the next free number.
 
-    Raises BusyError when a given folder is not empty, StorageError when it cannot be created.
+    Raises BusyError when a given folder is not empty, StorageError when it cannot be created. `claimed` ends the claim.
     """
     files.make_directory(folder.parent)
     if not given:
-        return files.claim_first_free(folder)
+        folder = files.claim_first_free(folder)
     with suppress(BusyError):
-        return files.claim_directory(folder)
+        files.claim_directory(folder)
     if not folder.is_dir():
         raise StorageError("the run directory is not a directory", path=folder)
-    if failed_to_start(folder):
+    _require_free(folder)
+    with files.locked(folder / LOCK), files.storage_errors("cannot claim a directory", folder):
+        _require_free(folder)  # several processes may have found it so
         _remove_start(folder)
-    _claim_empty(folder)
+        _write_lock(folder, files.json_text(own_identity()))
     return folder
 
 
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Inside, a claim counts; afterwards what the run has recorded does, and a directory without a record is free."""
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            _write_lock(folder, "")
+
+
+def _write_lock(folder: Path, text: str) -> None:
+    files.before_operation("write", folder / LOCK)
+    with open(files.open_unlinked(folder / LOCK, os.O_WRONLY | os.O_TRUNC), "w") as file:
+        file.write(text)
+
+
+def _require_free(folder: Path) -> None:
+    """Raise BusyError for a folder with anything but the records of a failed start."""
+    found = _lasting(folder)
+    if found and not failed_to_start(folder):
+        raise BusyError("the run directory is not empty", path=folder, contains=", ".join(found[:3]))
+
+
 def failed_to_start(folder: Path) -> bool:
-    """Whether a run ended before it wrote anything but the records of its start: a repaired command may replace it."""
-    ended = state_of(read_status(folder)) in ("failed", "interrupted")
-    return ended and {entry.name for entry in folder.iterdir()} <= {*STARTING}
+    """Whether a run ended before it wrote anything but the records of its start: a repaired command may replace it.
+
+    One that was killed before these were complete cannot be resumed; one that was killed later can.
+    """
+    state = state_of(read_status(folder))
+    ended = state in ("failed", "interrupted") or (state == "killed" and not can_be_resumed(folder))
+    if is_claim(folder):
+        return not may_be_alive(json.read_optional(folder / LOCK))
+    return ended and {*_lasting(folder)} <= {*STARTING}
 
 
 def _remove_start(folder: Path) -> None:
-    """Remove the records of a failed start; of several processes that find them, only one does. Raises StorageError."""
-    taken = folder / (HYDRA + REMOVED_SUFFIX)
-    with files.storage_errors("cannot remove the records of a failed start", folder), suppress(FileNotFoundError):
-        os.rename(folder / HYDRA, taken)
-        for name in {entry.name for entry in folder.iterdir()} & {*STARTING} - {HYDRA}:
+    """Remove the records of a failed start, but not the lock, which the caller holds. Raises OSError."""
+    for name in files.names(folder):
+        if name != LOCK:
             files.remove(folder / name)
-        files.remove(taken)
-
-
-def _claim_empty(folder: Path) -> None:
-    """Claim an empty folder by creating `.hydra` in it, since several processes may find it empty."""
-    marker = folder / HYDRA
-    others = sorted(entry.name for entry in folder.iterdir())
-    if not others:
-        with suppress(BusyError):
-            files.claim_directory(marker)
-            return
-    raise BusyError("the run directory is not empty", path=folder, contains=", ".join(others[:3]) or marker.name)
 
 
 # Removing whole directories: each vanishes at once, and what a killed process has left of it is removed later.
@@ -515,7 +543,8 @@ def _described(record: Mapping[str, Any]) -> str:
         return f"{kind} {run} ({state})"
     if status.get("status") != "running":
         return f"run {run} ({status.get('status')}, finished {status.get('finished')})"
-    state = f"running as process {status.get('pid')}" if may_be_alive(status) else "killed; it can be resumed"
+    ended = "killed; it can be resumed" if can_be_resumed(Path(run)) else "killed"
+    state = f"running as process {status.get('pid')}" if may_be_alive(status) else ended
     return f"run {run} ({state})"
 
 

@@ -28,6 +28,7 @@ import sys, time
 from runner import cli, register
 from runner.experiment import run as experiment
 def run(request):
+    (request.folder / "config.json").write_text("{{}}")
     print("started", flush=True)
     time.sleep({seconds})
     return {{"loss": 0.5, "run_dir": str(request.folder)}}

@@ -53,7 +53,8 @@ def evaluate(folder: str | Path, lines: Sequence[str] = (), given_code: Sequence
     observers.check(request.config, request.folder)
     with stopped_by_signals(), processes_of(request.config) as ranks:
         request = replace(request, folder=rundir.claim_run(request.folder, given is not None))
-        return ranks.run(observers.with_directories(request, ranks.first), launch.execute_recorded)
+        with rundir.claimed(request.folder):
+            return ranks.run(observers.with_directories(request, ranks.first), launch.execute_recorded)
 
 
 def saved_values(place: Path) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def run_call(call: CommandLine) -> dict[str, Any]:
         composition = on_all_ranks(lambda: compose(call))
     with stopped_by_signals(), processes_of(composition.config) as ranks:
         folder = Path(ranks.first(lambda: str(_claim_new(composition))))
-        with composition.activate(folder) as request:
+        with rundir.claimed(folder), composition.activate(folder) as request:
             request = observers.with_directories(request, ranks.first)
             with observers.released_unless_started(request):
                 return ranks.run(request, lambda own: _run_and_record(own, composition))

@@ -81,7 +81,8 @@ def from_run(folder: Path) -> Golden:
     if not folder.is_dir() or not run.status:
         raise rundir.not_a_run(folder)
     if run.state != "ok" and run.status.get("exit_code") != 6:  # a run that does not meet `expect` is finished too
-        raise ConfigError("the run is not finished", path=folder, status=run.state, hint=f"runner resume {folder}")
+        hint = f"runner resume {folder}" if rundir.can_be_resumed(folder) else None
+        raise ConfigError("the run is not finished", path=folder, status=run.state, hint=hint)
     found, damaged = state.newest(folder / rundir.CHECKPOINTS, run.checkpoint_prefix)
     if found is None:
         raise DataError("no valid checkpoint", path=folder, found="; ".join(damaged) or "none")

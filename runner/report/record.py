@@ -277,7 +277,8 @@ class RunRecord:
         by_state = {
             "running": f"the run is still running; data up to step {self.step}",
             "killed": f"the process of the run no longer exists; data up to step {self.step}",
-            "interrupted": f"the run was interrupted after step {self.step}; runner resume continues it",
+            "interrupted": f"the run was interrupted after step {self.step}"
+            + ("; runner resume continues it" if rundir.can_be_resumed(self.folder) else ""),
             "broken": "status.json is missing or damaged; the other files were read",
         }
         notes = [by_state[self.state]] if self.state in by_state else []

@@ -15,7 +15,7 @@ from runner.host.console import ConsoleStream, visible
 from runner.host.json import without_lists
 from runner.report.list import EVALUATION, default_folders, find_runs
 from runner.report.record import MetricsTail, RunRecord, is_number
-from runner.rundir import is_run, run_directories
+from runner.rundir import can_be_resumed, is_run, run_directories
 
 # How far a run is: its state, epoch, step, loss and speed, from its files.
 
@@ -119,7 +119,7 @@ class Progress:
         yield f"{state}: {self.folder}{at}{code}"
         if error := run.status.get("error"):
             yield from str(error).splitlines()
-        if state in ("interrupted", "killed"):
+        if state in ("interrupted", "killed") and can_be_resumed(self.folder):
             yield f"runner resume {self.folder} continues it"
 
 

@@ -69,7 +69,7 @@ def test_a_new_an_empty_and_a_used_directory_are_claimed(tmp_path):
 STATES = {
     "ok": ({"status": "ok", "finished": "2026-01-02T03:04:05+00:00", "pid": 7}, "(ok, finished 2026-01-02T03:04:05"),
     "running": ({"status": "running", "pid": os.getpid()}, f"(running as process {os.getpid()})"),
-    "killed": ({"status": "running", "pid": NO_PROCESS}, "(killed; it can be resumed)"),
+    "killed": ({"status": "running", "pid": NO_PROCESS}, "(killed)"),
 }
 
 

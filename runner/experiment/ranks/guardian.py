@@ -64,7 +64,8 @@ def _record(folder: Path, pid: int) -> None:
     if _running(folder, pid) is None:  # it has been resumed
         return
     reason = "mpirun ends all ranks when one of them is killed; its output names that process"
-    error = TrainingError("the run was killed", reason=reason, repair=f"runner resume {folder}")
+    repair = f"runner resume {folder}" if rundir.can_be_resumed(folder) else None
+    error = TrainingError("the run was killed", reason=reason, repair=repair)
     rundir.record_failure(folder, 128 + signal.SIGKILL, str(error), finished=now())
 
 

@@ -75,7 +75,7 @@ def start(call: CommandLine) -> list[Outcome]:
     observers.check(sweep_plan.config, sweep_plan.folder)
     with stopped_by_signals():
         folder = rundir.claim_run(sweep_plan.folder, sweep_plan.folder_given)
-        with files.locked(folder / rundir.LOCK):
+        with rundir.claimed(folder), files.locked(folder / rundir.LOCK):
             config = _base(sweep_plan)
             values = {"call": _call_values(call), "config": config, "config_sha256": config_hash(config)}
             values |= {manifest.HASHES: manifest.hashes(loaded_files()), **manifest.given()}
