@@ -1,6 +1,7 @@
 """`runner resume RUN_DIR`: resume an interrupted run from its newest valid checkpoint."""
 
 import argparse
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -37,10 +38,14 @@ def main(args: argparse.Namespace) -> int:
 
 
 def folder_and_overrides(args: argparse.Namespace, usage: str) -> tuple[Path, list[str]]:
-    """The run directory and the overrides among the words of a command, in any order. Raises ConfigError."""
+    """The run directory and the overrides among the words of a command, in any order. Raises ConfigError.
+
+    The directory is the word that cannot be an override; without one, the word that is an existing directory.
+    """
     words = [args.run, *args.overrides]
-    lines = [word for word in words if "=" in word or word.startswith("~")]
-    folders = [word for word in words if word not in lines]
+    folders = [word for word in words if not ("=" in word or word.startswith("~"))]
+    folders = folders or [word for word in words if os.path.isdir(word)]
+    lines = [word for word in words if word not in folders]
     if len(folders) != 1:
         reason = f"one directory is needed, and {len(folders) or 'none'} given"
         raise ConfigError("wrong usage", value=" ".join(words), reason=reason, hint=usage)

@@ -17,7 +17,7 @@ from patience import PATIENCE, wait_until
 from soak import SOAK, thinned
 
 import runner
-from runner import nn, ops
+from runner import cli, nn, ops
 from runner.compile.session import Session
 from runner.errors import BusyError, ConfigError, DataError
 from runner.experiment.resume import resume
@@ -429,3 +429,25 @@ def test_the_identity_of_a_data_parallel_run(tmp_path, synchronous):
     expected |= {"device_num": None, "global_rank": None, "all_reduce_fusion_config": None}
     expected |= {"sync_batch_norm": True} if synchronous else {}
     assert {k.partition(".")[2]: v for k, v in identity.items() if k.startswith("parallel.")} == expected
+
+
+@pytest.mark.parametrize("place", ["", "runs/"])
+def test_the_name_of_a_directory_may_have_an_equals_sign(tmp_path, monkeypatch, capsys, place):
+    """As each job of `hydra.sweep.subdir='${hydra.job.override_dirname}'` has."""
+    (tmp_path / "runs").mkdir()
+    monkeypatch.chdir(tmp_path if place else tmp_path / "runs")
+    where = (f"hydra.sweep.dir={tmp_path / 'runs'}", "hydra.sweep.subdir='${hydra.job.override_dirname}'")
+    assert cli.main(["-m", *SMALL, "epochs=1", "eval.every=never", "seed=1,2", *where]) == 0
+    (job,) = (path.name for path in (tmp_path / "runs").iterdir() if path.name.endswith("seed=1"))
+    assert cli.main(["resume", f"{place}{job}", "epochs=2"]) == 0
+    assert status_of(tmp_path / "runs" / job) == "ok"
+    assert cli.main(["eval", "eval.split=train", f"{place}{job}", "hydra.run.dir='e=1'"]) == 0
+    assert Path("e=1/summary.json").exists()
+    assert cli.main(["rm", "e=1", "--force"]) == 0  # it may be beside the jobs
+    Path("epochs=3").mkdir()  # beside a directory that is no override, a word with = is one
+    plain = Path("plain")
+    Path(place, job).rename(plain)
+    assert cli.main(["resume", "plain", "epochs=3"]) == 0
+    capsys.readouterr()
+    assert cli.main(["resume", "seed=5", "epochs=7"]) == 2
+    assert "one directory is needed, and none given" in capsys.readouterr().err
