@@ -308,6 +308,11 @@ def is_removed(name: str) -> bool:
     return _LEFT.fullmatch(name) is not None
 
 
+def is_half_removed(folder: Path) -> bool:
+    """Whether a killed process has left a part of a directory of this name."""
+    return any(is_removed(name) and name[1:].rsplit(".", 2)[0] == folder.name for name in files.names(folder.parent))
+
+
 def remove_directory(folder: Path) -> None:
     """Remove a directory, whose lock the caller holds, with everything in it; links are not followed.
 

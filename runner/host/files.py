@@ -9,9 +9,11 @@ import fcntl
 import hashlib
 import json
 import os
+import platform
 import re
 import stat
 import sys
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -47,6 +49,7 @@ def write_atomically(path: Path, content: Content, mode: int = 0o666) -> None:
             write_new(temporary, content, mode)
             rename(temporary, path)
             sync_folder(path.parent)
+        remove_leftovers(path)
     finally:
         with suppress(OSError):
             temporary.unlink()
@@ -110,6 +113,7 @@ def write_exclusively(path: Path, content: Content, mode: int = 0o666) -> bool:
                     raise
                 write_new(path, content, mode)  # where a kill in between leaves a part
             sync_folder(path.parent)
+            remove_leftovers(path)
             return True
         return False
     finally:
@@ -270,8 +274,32 @@ def is_temporary(name: str) -> bool:
 
 
 def hidden(path: Path, suffix: str) -> Path:
-    """An unused name in the same folder: `.name.0123456789ab.tmp`."""
-    return path.with_name(f".{path.name}.{os.urandom(6).hex()}{suffix}")
+    """An unused name in the same folder, with the process and machine in it: `.name.0123456789ab.tmp`."""
+    return path.with_name(f".{path.name}.{os.getpid():06x}{_machine():02x}{os.urandom(2).hex()}{suffix}")
+
+
+def _machine() -> int:
+    return zlib.crc32(platform.node().encode()) & 0xFF
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove what processes that were killed on this machine have left of a file or directory, now that it is there."""
+    with suppress(OSError, RunnerError):  # it is written, and that is what counts
+        for name in names(path.parent):
+            if name.startswith(f".{path.name}.") and is_temporary(name):
+                digits = name[len(path.name) + 2 :].partition(".")[0]
+                if int(digits[6:8], 16) == _machine() and not _exists(int(digits[:6], 16)):
+                    remove(path.with_name(name))
+
+
+def _exists(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def write_new(path: Path, content: Content, mode: int = 0o666) -> None:

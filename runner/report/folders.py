@@ -193,7 +193,8 @@ def main(args: Namespace) -> int:
 
     Raises ConfigError for what is no directory of a run, BusyError for one that runs or that others need, StorageError.
     """
-    found = _without_parts([RunFolder(Path(name)) for name in args.runs])
+    named = [Path(name) for name in args.runs if not _finish_removal(Path(name), args.dry_run)]
+    found = _without_parts([RunFolder(path) for path in named])
     _check(found, args.force)
     sizes = [one.size() for one in found]
     with ExitStack() as locks:
@@ -206,6 +207,16 @@ def main(args: Namespace) -> int:
         total = FolderSize(sum(size.files for size in sizes), sum(size.bytes for size in sizes))
         print(f"{_verb(args.dry_run)} {len(found)} directories: {_text(total)}")  # noqa: T201
     return 0
+
+
+def _finish_removal(folder: Path, dry_run: bool) -> bool:
+    """Whether a directory is gone already, but for what a killed removal has left of it, which is removed."""
+    if os.path.lexists(folder) or not rundir.is_half_removed(folder):
+        return False
+    if not dry_run:
+        remove_leftovers(folder.parent)
+    print(visible(f"{_verb(dry_run)} {folder}: the rest of a removal that was interrupted"))  # noqa: T201
+    return True
 
 
 def _remove(one: RunFolder, size: FolderSize, dry_run: bool) -> None:

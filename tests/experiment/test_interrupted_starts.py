@@ -89,3 +89,32 @@ def test_what_a_start_does_not_replace(place):
     (place / "alive" / ".hydra").mkdir(parents=True)
     with files.locked(place / "alive" / ".lock"), pytest.raises(BusyError, match="another process is using"):
         rundir.claim_run(place / "alive", given=True)
+
+
+COMMANDS = {
+    "report": (("report", "base"), "base"),
+    "golden": (("golden", "--update", "golden.json", "base"), "."),
+    "export": (("export", "base", "--to", "exported"), "."),
+    "new": (("new", "pears"), "pears"),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_repeated_command_removes_what_a_killed_one_has_left(name, monkeypatch, capfd):
+    words, folder = COMMANDS[name]
+    assert cli.main([*TINY, "mode=graph", "hydra.run.dir=base"]) == 0
+    seen = []
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "before_operation", lambda operation, path: seen.append(operation))
+        assert cli.main([*words]) == 0
+    script, left = DIES.format(end=ENDS["kill"][1]), 0
+    for number in thinned(range(len(seen)), 1 + len(seen) // 4):
+        if name == "new":
+            files.remove(Path("pears"))
+        command = [sys.executable, "-c", script, str(number), *words]
+        assert subprocess.run(command, capture_output=True, check=False).returncode == -signal.SIGKILL
+        left += sum(files.is_temporary(path.name) for path in Path(folder).rglob("*"))
+        if name != "new" or not Path("pears/pyproject.toml").exists():
+            assert cli.main([*words]) == 0
+            assert [path for path in Path().rglob("*") if files.is_temporary(path.name)] == []
+    assert left or name == "new"

@@ -402,5 +402,10 @@ def test_a_removal_that_is_killed_leaves_nothing_half(place, monkeypatch):
         assert sorted(runs) in (["r", "s"], ["s"])
         if "r" in runs:
             assert [*map(os.path.basename, snapshot(place / "outputs/r"))][-1] == [*map(os.path.basename, whole)][-1]
+        if "r" not in runs:
+            assert (
+                cli.main(["rm", "outputs/r", "--dry-run"]) == cli.main(["rm", "outputs/r"]) == 0
+            )  # it was not finished
+            assert os.listdir(place / "outputs") == ["s"]
         assert cli.main(["rm", "outputs/s"]) == 0
         assert os.listdir(place / "outputs") == (["r"] if "r" in runs else [])

@@ -164,6 +164,7 @@ def write_folder(path: Path, contents: Mapping[str, files.Content]) -> None:
             files.sync_folder(path.parent)
             if replaces:
                 files.remove(aside)
+        files.remove_leftovers(path)
     except BaseException:
         _discard(temporary)
         raise
