@@ -323,7 +323,9 @@ def _open(model: bytes, device: Device, optimize: bool, profile: Path | None = N
     if session is not None and session.get_providers()[0] == device.backend.provider:
         assignment = _assignment(session)
         if assignment and device.backend.provider not in assignment:
-            raise device_error(device, f"the provider took no operator of the graph: {assignment}")
+            if model == _PROBE or device_problem(device.target, device.id):
+                raise device_error(device, f"the provider took no operator of the graph: {assignment}")
+            LOG.warning("%s has no kernel for any operator of a graph: the CPU computes it", device)
         return session, assignment
     if problem is not None and (on_host or (model != _PROBE and not device_problem(device.target, device.id))):
         rows = {"operator": operator_name(problem), "device": device, "reason": first_line(problem)}

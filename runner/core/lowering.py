@@ -38,7 +38,12 @@ PLAIN, LAST, TILED = Layout
 
 
 class Builder(Protocol):
-    """Collects ONNX nodes. Values are identified by name; the same node or constant always has the same name."""
+    """Collects ONNX nodes. Values are identified by name; the same node or constant always has the same name.
+
+    `on_host`: the nodes are for onnxruntime's CPU provider alone; others may break ties, for example, in other ways.
+    """
+
+    on_host: bool
 
     def node(self, kind: str, inputs: Sequence[str], domain: str = "", **attributes: Any) -> str:
         """Add a node with one output and return its name; an empty input name is an omitted optional input."""

@@ -17,7 +17,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from runner import device as devices
-from runner.compile import session as sessions
+from runner.compile import session, session as sessions
 from runner.compile.session import Session, device_problem, device_reason, first_line, operator_name, provider_options
 from runner.device import BACKENDS, Device
 from runner.errors import ConfigError, DeviceError, InternalError
@@ -243,6 +243,17 @@ def test_a_provider_that_takes_no_operator(monkeypatch):
     with pytest.raises(DeviceError) as caught:
         Session(negation(), Device("GPU"))
     assert caught.value.rows["reason"] == ("the provider took no operator of the graph: {'CPUExecutionProvider': 4}")
+
+
+def test_a_card_that_works_but_has_no_kernel_for_any_operator(monkeypatch, caplog):
+    """As CUDA for a graph of one Atan: the CPU computes it, and a line says so."""
+    wheel(monkeypatch, "onnxruntime-gpu", "1.31.1")
+    fake_runtime(monkeypatch, "CUDAExecutionProvider", "")
+    monkeypatch.setattr(session, "_inference_session", lambda *how: IdleCard())
+    monkeypatch.setattr(session, "device_problem", lambda target, number: None)
+    opened, assignment = session._open(negation(), Device("GPU"), True)
+    assert (type(opened), assignment) == (IdleCard, {"CPUExecutionProvider": 4})
+    assert "GPU 0 has no kernel for any operator of a graph: the CPU computes it" in caplog.text
 
 
 @pytest.mark.parametrize(

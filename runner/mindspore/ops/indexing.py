@@ -247,8 +247,8 @@ class SegmentExtremum(UnsortedSegment):
             return extremum
         out = self.infer(b.type(x), b.type(segment_ids))
         index = b.reshape(b.node("Cast", (segment_ids,), to=dt.int64), (*b.type(segment_ids).shape, 1))
-        none = b.node("Expand", (b.const(np.zeros((), np.int32)), b.const(list(out.shape))))
-        nan = b.node("Cast", (b.node("IsNaN", (x,)),), to=dt.int32)
+        none = b.node("Expand", (b.const(np.zeros((), np.float32)), b.const(list(out.shape))))
+        nan = b.node("Cast", (b.node("IsNaN", (x,)),), to=dt.float32)
         return nan_where(b, b.node("ScatterND", (none, index, nan), reduction="add"), extremum, dtype)
 
 

@@ -197,8 +197,12 @@ class MaxPoolGrad(Pooling):
         shape, pooled = b.type(x).shape, b.type(out).shape
         if uses_taps(self.windows(shape)):
             return self._by_taps(b, x, out, dout)
-        image, windows = padded_for_onnx(b, x, self.windows(shape), -math.inf)
-        places = b.nodes("MaxPool", (image,), 2, kernel_shape=windows.kernel, **windows.onnx())[1]
+        if b.on_host:
+            image, windows = padded_for_onnx(b, x, self.windows(shape), -math.inf)
+            places = b.nodes("MaxPool", (image,), 2, kernel_shape=windows.kernel, **windows.onnx())[1]
+        else:  # of equal elements CUDA does not find the first one
+            windows = replace(self.windows(shape), size=self.windows(shape).padded, pads=(0, 0, 0, 0))
+            places = _positions_by_offset(b, x, out, self.windows(shape))
         # Elsewhere onnxruntime has found no position.
         found = _is_above_lowest(b, out, b.type(x).dtype)
         size = (*shape[:2], *windows.size)
@@ -262,6 +266,24 @@ def _masked_gradient(windows: Windows, padded: np.ndarray, out: np.ndarray, dout
 def _is_above_lowest(b: Builder, largest: str, dtype: dt.DType) -> str:
     """False for NaN, -inf, and the lowest finite number."""
     return b.node("Greater", (largest, b.const(np.asarray(np.finfo(dtype.numpy).min))))
+
+
+def _positions_by_offset(b: Builder, x: str, out: str, windows: Windows) -> str:
+    """The position in the flattened padded images of the first element of each window that is its maximum, compared
+    offset by offset; any position where none is."""
+    (top, bottom, left, right), dtype = windows.pads, b.type(x).dtype.numpy
+    pads = b.const([0, 0, top, left, 0, 0, bottom, right])
+    image = b.node("Pad", (x, pads, b.const(np.array(-math.inf, dtype)))) if any(windows.pads) else x
+    inside = replace(windows, size=windows.padded, pads=(0, 0, 0, 0))
+    first = places = _first_positions(b, x, inside, (*b.type(x).shape[:2], *windows.padded))
+    for i, j in reversed(list(np.ndindex(*windows.kernel))):
+        begin = i * windows.dilations[0], j * windows.dilations[1]
+        ends = [k + (n - 1) * s + 1 for k, n, s in zip(begin, windows.out, windows.strides, strict=True)]
+        axes, steps = b.const([2, 3]), b.const(list(windows.strides))
+        element = b.node("Slice", (image, b.const(list(begin)), b.const(ends), axes, steps))
+        here = b.node("Add", (first, b.const(np.array(begin[0] * windows.padded[1] + begin[1]))))
+        places = b.node("Where", (b.node("Equal", (element, out)), here, places))
+    return places
 
 
 def _first_positions(b: Builder, x: str, windows: Windows, image: Shape) -> str:

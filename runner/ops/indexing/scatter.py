@@ -118,7 +118,7 @@ class ScatterReduce(Primitive):
     def _lower_extremum(self, b: Builder, x: str, places: str, updates: str) -> str:
         """Unlike onnxruntime's, an update with NaN is NaN."""
         extremum = b.node("ScatterND", (x, places, updates), reduction=self.mode)
-        nan = b.node("Cast", (b.node("IsNaN", (updates,)),), to=dt.int32)
-        start = b.node("Cast", (b.node("IsNaN", (x,)),), to=dt.int32)
+        nan = b.node("Cast", (b.node("IsNaN", (updates,)),), to=dt.float32)  # CUDA adds no whole numbers so
+        start = b.node("Cast", (b.node("IsNaN", (x,)),), to=dt.float32)
         count = b.node("ScatterND", (start, places, nan), reduction="add")
         return b.node("Where", (b.node("Cast", (count,), to=dt.bool_), b.const(math.nan, like=x), extremum))

@@ -88,8 +88,8 @@ def test_positions_of_a_pooling_are_dropped_where_nothing_uses_them():
         pool = ops.MaxPool(*windows)
         return lambda x: ops.MaxPoolGrad(*windows)(x, pool(x), pool(x))
 
-    assert outputs(gradient(overlapping)) == [2]  # one node for both
-    assert outputs(gradient(tiles)) == [1]  # the gradient looks at the taps itself
+    # The gradient compares the elements itself: providers find different ones of equal maxima.
+    assert outputs(gradient(overlapping)) == outputs(gradient(tiles)) == [1]
 
 
 def test_equal_nodes_and_constants_of_different_operators_are_one():
