@@ -409,8 +409,9 @@ class NodeCall:
         if len(inputs) > len(self.rule.inputs) and not self.rule.is_variadic:
             raise self.error("a node has too many inputs", given=len(inputs), allowed=len(self.rule.inputs))
         operands = [self._operand(k, x) for k, x in enumerate(inputs)]
-        pairs = zip(operands, inputs, strict=True)
-        self._constants = {id(x): array for x, array in pairs if isinstance(array, np.ndarray)}
+        if self.other_batch is not None:
+            pairs = zip(operands, inputs, strict=True)
+            self._constants = {id(x): array for x, array in pairs if isinstance(array, np.ndarray)}
         return operands
 
     def _operand(self, position: int, value: Any) -> Any:
