@@ -120,13 +120,17 @@ def summary_text(summary: Mapping[str, Any]) -> str:
     metrics = summary.get("metrics") or {}
     numbers = {name: value for name, value in metrics.items() if not isinstance(value, list)}
     if numbers:
-        values = ", ".join(f"{visible(name)} {value:.4f}" for name, value in numbers.items())
+        values = ", ".join(f"{visible(name)} {_number(value)}" for name, value in numbers.items())
         steps, speed = summary["steps"], summary["steps_per_second"]
         split = f"on the {summary.get('split', 'test')} split"
         lines.append(f"{values} {split}" + (f"; {steps} steps at {speed:.0f} steps/s" if speed else ""))
     if summary.get("run_dir"):
         lines += _locations(Path(summary["run_dir"]))
     return "".join(f"{line}\n" for line in lines)
+
+
+def _number(value: float | None) -> str:
+    return "not finite" if value is None else f"{value:.4f}"
 
 
 def _locations(folder: Path) -> list[str]:

@@ -272,9 +272,9 @@ def final_evaluation(
 def evaluate(
     experiment: Experiment, metrics: MetricsJournal, cb_params: CallbackParameters, callbacks: Sequence[Callback] = ()
 ) -> dict[str, Any]:
-    """Evaluate the split of `eval.split` and write its metrics to the journal: numbers, and nested lists of numbers.
+    """Evaluate the split of `eval.split` and write its metrics to the journal: numbers, nested lists of numbers, None.
 
-    Raises TrainingError for a value that is not finite, or not what its metric declares.
+    Raises TrainingError for a loss that is not finite, or a value that is not what its metric declares.
     """
     if not experiment.model.metrics:
         return {}
@@ -352,18 +352,18 @@ def _evaluation_figures(experiment: Experiment, stopwatch: Stopwatch, values: di
 
 
 def as_json(metrics: Mapping[str, AnyMetric], values: Mapping[str, Any], **rows: object) -> dict[str, Any]:
-    """The values by name.
+    """The values by name; None for a metric that is not finite, with a warning: it may be undefined for a while.
 
-    Raises TrainingError, with these rows, for one that is not what its class declares, or not finite.
+    Raises TrainingError, with these rows, for a value that is not what its class declares, or a loss that is not finite.
     """
     found = {name: _plain(name, metrics[name], value, rows) for name, value in values.items()}
     bad = [name for name, value in found.items() if not np.isfinite(value).all()]
-    if bad:
-        shown = found | {name: "NaN or infinity in it" for name in bad if isinstance(found[name], list)}
+    if any(isinstance(metrics[name], nn.Loss) for name in bad):
         repair = "a smaller optimizer.learning_rate"
-        what = "a metric of the evaluation is not a finite number"
-        raise TrainingError(what, **without_lists(shown), **rows, repair=repair)
-    return found
+        raise TrainingError("the loss of the evaluation is not finite", **without_lists(found), **rows, repair=repair)
+    for name in bad:
+        LOG.warning("the metric %s is not finite after step %s: it is null", name, rows.get("global_step"))
+    return found | dict.fromkeys(bad)
 
 
 def _plain(name: str, metric: AnyMetric, value: Any, rows: Mapping[str, object]) -> Any:

@@ -285,8 +285,8 @@ class RecordedRun:
     def evaluate(self, model: Model, dataset: Dataset) -> dict[str, Any]:
         """The metrics of a model over a dataset, also written to `metrics.jsonl` and `summary.json`.
 
-        Without a training before, the run is an evaluation. Raises the errors of `model.eval`, and TrainingError when a
-        metric is not finite.
+        None is a metric that is not finite. Without a training before, the run is an evaluation. Raises the errors of
+        `model.eval`, and TrainingError when a loss is not finite.
         """
         if not model.metrics:
             raise ConfigError("evaluation needs metrics", repair="Model(..., metrics={'accuracy'})")

@@ -195,14 +195,53 @@ def test_values_that_are_no_numbers(metric, rows):
     assert (caught.value.rows["metric"], caught.value.rows["epoch"]) == ("own", "2")
 
 
-@table("bad", [math.nan, math.inf])
-def test_values_that_are_not_finite(bad):
-    metrics = {"one": Fixed(bad), "many": FixedArray([1.0, bad]), "good": FixedArray([1])}
+def test_a_metric_that_is_not_finite_is_null(caplog):
+    metrics = {"one": Fixed(math.inf), "many": FixedArray([1.0, math.nan]), "good": FixedArray([1])}
+    values = as_json(metrics, {name: metric.eval() for name, metric in metrics.items()}, epoch=2, global_step=8)
+    assert values == {"one": None, "many": None, "good": [1]}
+    assert caplog.messages == [f"the metric {name} is not finite after step 8: it is null" for name in ("one", "many")]
+
+
+def test_a_loss_that_is_not_finite():
+    metrics = {"mine": nn.Loss(), "one": Fixed(math.nan), "many": FixedArray([1])}
     with pytest.raises(TrainingError) as caught:
-        as_json(metrics, {name: metric.eval() for name, metric in metrics.items()}, epoch=2)
-    assert caught.value.what == "a metric of the evaluation is not a finite number"
-    assert caught.value.rows["many"] == "NaN or infinity in it"
-    assert "good" not in caught.value.rows
+        as_json(metrics, {"mine": math.nan, "one": math.nan, "many": [1]}, epoch=2)
+    assert caught.value.what == "the loss of the evaluation is not finite"
+    assert list(caught.value.rows) == ["mine", "one", "epoch", "repair"]
+
+
+NAN_ONCE = """
+import runner
+
+
+@runner.register.metric("nan_once")
+class NanOnce:
+    evaluations = 0
+
+    def clear(self): ...
+
+    def update(self, output, target): ...
+
+    def eval(self):
+        NanOnce.evaluations += 1
+        return float("nan") if NanOnce.evaluations == 1 else 1.0
+"""
+
+
+def test_a_run_goes_on_after_a_metric_that_is_not_finite(place, capsys):
+    """Only NaN in the first evaluation, also in what reads the files: here of a run that ends with it, and a sweep."""
+    (place / "own.py").write_text(NAN_ONCE)
+    words = ["--code", "own.py", *SMALL, "eval.metrics=[accuracy,nan_once]", "eval.every=epoch"]
+    assert cli.main([*words, "epochs=2", "max_steps=88", "hydra.run.dir=a"]) == 0
+    assert [row["nan_once"] for row in rows(Path("a")) if row["event"] == "eval"] == [None, 1.0]
+    sweep = ["-m", "--junit", "j.xml", *words, "max_steps=1", "seed=1", "hydra.sweep.dir=s", "hydra/launcher=pool"]
+    assert cli.main(sweep) == 0
+    capsys.readouterr()
+    assert cli.main(["resume", "s/0", "max_steps=2", "expect.nan_once.min=0"]) == 0
+    for command in (["ls", "."], ["report", "a"], ["report", "s"], ["watch", "a"], ["compare", "a", "a"]):
+        assert cli.main(command) == 0
+    assert cli.main(["golden", "--update", "g.json", "a"]) == 0
+    assert cli.main(["golden", "--check", "g.json", "a"]) == 0
 
 
 @pytest.mark.parametrize("mode", [0, 1])

@@ -335,7 +335,7 @@ def test_an_evaluation_that_is_not_finite(caplog):
     with pytest.raises(TrainingError) as caught:
         run("r", *SMALL, "max_steps=1", "optimizer.learning_rate=1e30")
     text = str(caught.value)
-    assert text.startswith("TrainingError: a metric of the evaluation is not a finite number\n  accuracy     0.")
+    assert text.startswith("TrainingError: the loss of the evaluation is not finite\n  accuracy     0.")
     assert "\n  loss         nan\n  epoch        1\n  global step  1\n" in text
     assert read("r", "status.json")["exit_code"] == 1
     assert [row["event"] for row in rows("r")] == ["step"]

@@ -56,7 +56,7 @@ def of_row(row: Mapping[str, Any]) -> list[Point]:
     group = "" if row["event"] == "step" else f"{row['event']}/"
     now = time.time()
     numbers = without_lists({name: value for name, value in row.items() if name not in POSITION_KEYS})
-    return [Point(group + name, float(value), row["global_step"], now) for name, value in numbers.items()]
+    return [Point(group + name, float(x), row["global_step"], now) for name, x in numbers.items() if x is not None]
 
 
 def of_summary(summary: Mapping[str, Any]) -> list[Point]:
