@@ -84,6 +84,11 @@ def fix_folders(config: DictConfig, typed: Typed) -> None:
     raise_all(errors)
 
 
+def has_number(subdir: str) -> bool:
+    """Whether the folder of a job has its number, so that no other job has it."""
+    return _NUMBER.search(subdir) is not None
+
+
 def _with_number(config: DictConfig) -> str:
     """The folder of a job with all parts replaced by their values, except for its number and id."""
     sweep = config.hydra.sweep

@@ -76,6 +76,17 @@ def reject_sweeps(parsed: Sequence[Override]) -> None:
             raise ConfigError("several values for one run", **rows).add(**{"from": COMMAND_LINE})
 
 
+def reject_repeated(parsed: Sequence[Override]) -> None:
+    """Raise ConfigError for a key of a sweep with several values or a group of keys twice: Hydra keeps the last one."""
+    first: dict[str, Override] = {}
+    for one in parsed:
+        other = first.setdefault(one.get_key_element().lstrip("+"), one)
+        if other is not one and any(each.is_sweep_override() or isinstance(each._value, dict) for each in (other, one)):
+            rows = {"key": one.key_or_group, "value": other.get_value_string(), "also": str(one.input_line)}
+            repair = f"one {one.get_key_element()}=VALUE,VALUE,... with all values"
+            raise ConfigError("one key of a sweep is given twice", **rows, repair=repair).add(**{"from": COMMAND_LINE})
+
+
 def grid_errors(parsed: Sequence[Override]) -> Iterator[ConfigError]:
     """Errors of a sweep over all combinations of the values."""
     for one in parsed:

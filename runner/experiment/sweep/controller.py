@@ -66,7 +66,7 @@ class Job:
             return SKIPPED
         self._begin(number, request.folder)
         try:
-            with stopped_by_signals(), launch.run_status(request := self._resumed(request)):
+            with stopped_by_signals(), launch.run_status(request := self._resumed(number, request)):
                 if wrong is not None:
                     raise wrong
                 refuse_other("the code of the job is not that of its sweep", self.code)
@@ -106,14 +106,29 @@ class Job:
     def _begin(self, number: int, folder: Path) -> None:
         journal.append(self.sweep, "start", job=number, folder=journal.relative(folder, self.sweep), pid=os.getpid())
 
-    def _resumed(self, request: RunRequest) -> RunRequest:
-        """The request, which resumes the run in the folder if there is one. Raises ConfigError for another config."""
+    def _resumed(self, number: int, request: RunRequest) -> RunRequest:
+        """The request, which resumes the run in the folder if there is one.
+
+        Raises ConfigError for another config, and for the run of another job.
+        """
         if not (request.folder / rundir.CONFIG).exists() or not (request.folder / rundir.STATUS).exists():
             return request
+        folder = journal.relative(request.folder, self.sweep)
+        known = journal.SweepState(self.sweep)
+        known.update()
+        owner = next(one for one, row in known.started.items() if row["folder"] == folder)
+        if owner != number:
+            raise one_folder(folder, owner, number)
         before = json.read_object(request.folder / rundir.CONFIG)
         if not self.force:
             journal.refuse_changes("the config of the job has changed", before, request.resolved)
         return replace(request, resume=True, force=self.force)
+
+
+def one_folder(folder: str, one: int, other: int) -> ConfigError:
+    """The error for two jobs that would write into one folder."""
+    rows = {"key": "hydra.sweep.subdir", "folder": folder, "jobs": f"#{one}, #{other}"}
+    return ConfigError("two jobs of the sweep have one folder", **rows, repair="${hydra.job.num} in hydra.sweep.subdir")
 
 
 # Validates each value of a sweep before any of its jobs exists.
@@ -125,6 +140,7 @@ def check_sweep(loader: Loader, call: CommandLine, params: Sequence[str] = ()) -
     `params` are overrides from `hydra.sweeper.params`. Raises ConfigError, or ConfigErrors.
     """
     parsed = overrides.parse((*params, *call.overrides))
+    overrides.reject_repeated(parsed[len(params) :])
     problems = [problem for problem in map(loader.unknown_option, parsed) if problem]
     raise_all(problems)
     lines = [_without_sweep(loader, override) for override in parsed]

@@ -1,5 +1,6 @@
 """`-m`: many runs through Hydra's sweepers and launchers, with the same config checks as one run."""
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -30,6 +31,7 @@ from runner.config.compose import (
     container,
     current_config,
     folder_of,
+    has_number,
     run_request,
 )
 from runner.config.gate import path_error, path_errors, typed_values
@@ -39,7 +41,7 @@ from runner.config.schema import RunConfig, RunRequest
 from runner.config.source import SEARCH
 from runner.errors import ConfigError, collect_errors, raise_all
 from runner.experiment.sweep import launchers
-from runner.experiment.sweep.controller import SweepController, check_sweep, recorded_keys
+from runner.experiment.sweep.controller import SweepController, check_sweep, one_folder, recorded_keys
 from runner.experiment.sweep.pool import show_in
 from runner.experiment.sweep.search import Searcher, prepared
 
@@ -114,6 +116,7 @@ def plan(call: CommandLine, resumed: bool = False) -> SweepPlan:
         )
     if _names_folders(master):  # checked for each job, but an error of all jobs is one before the sweep exists
         loader.load_sweep_config(master, as_typed(composition.record.hydra.overrides.task))
+        _require_own_folders(loader, master, parsed)
     if searcher:
         base["hydra"] = {"sweeper": searcher.identity}
     return SweepPlan(loader, master, base, composition.config, folder, folder_given, core_share, searcher)
@@ -127,6 +130,18 @@ def _names_folders(master: DictConfig) -> bool:
         rundir.HYDRA,
         "runner",
     )
+
+
+def _require_own_folders(loader: Loader, master: DictConfig, parsed: Sequence[Override]) -> None:
+    """Raise ConfigError when two jobs that are known in advance have one folder. Other errors are those of the jobs."""
+    subdir = OmegaConf.to_container(master.hydra, resolve=False)["sweep"]["subdir"]  # type: ignore[index,call-overload]
+    if str(master.hydra.sweeper._target_) != BASIC_SWEEPER or has_number(subdir):
+        return
+    first: dict[str, int] = {}
+    for number, lines in enumerate(itertools.chain(*BasicSweeper.split_arguments(list(parsed), None))):
+        job, _ = collect_errors(loader.load_sweep_config, master, list(lines))
+        if job is not None and (other := first.setdefault(job.hydra.sweep.subdir, number)) != number:
+            raise one_folder(job.hydra.sweep.subdir, other, number)
 
 
 def _folder_errors(folder: Path, call: CommandLine) -> list[ConfigError]:

@@ -170,6 +170,17 @@ def test_a_grid_has_the_jobs_of_a_sweep_over_all_values(place):
     assert found != expected  # at random, by the seed
 
 
+def test_a_proposal_in_the_folder_of_another_job_is_refused(place, capfd):
+    """The proposals are not known in advance, so each job looks whether its folder has the run of another one."""
+    words = ("hydra/sweeper=optuna", "hydra.sweeper.sampler=random", "hydra.sweeper.n_trials=3", "seed=range(0,99)")
+    with pytest.raises(sweep.SweepError, match="2 of 3 jobs failed"):
+        swept(place / "mine", *words, "hydra.sweep.subdir=${optimizer.name}")
+    assert [one.status for one in sweep_state(place / "mine").outcomes()] == ["ok", "failed", "failed"]
+    said = capfd.readouterr().err
+    assert "ConfigError: two jobs of the sweep have one folder\n" in said
+    assert "  jobs    #0, #2\n  repair  ${hydra.job.num} in hydra.sweep.subdir\n" in said
+
+
 def test_a_range_never_reaches_its_end(place):
     words = ("hydra/sweeper=optuna", "hydra.sweeper.sampler=random", "hydra.sweeper.n_trials=12", "seed=range(0,3)")
     swept(place / "mine", *words)

@@ -343,3 +343,54 @@ def test_launchers_for_many_machines(tmp_path, monkeypatch, launcher, words):
     assert threads == (0 if launcher == "ray" else max(1, usable_cores() // 2) if launcher == "joblib" else 1)
     assert sweep.resume(tmp_path / "sweep")[1].status == "ok"
     assert len(rows(tmp_path / "sweep", "start")) == 2
+
+
+REPEATED = (
+    "seed=1,2 seed=3,4",
+    "seed=1 seed=2,3",
+    "seed=2,3 seed=1",
+    "++seed=1,2 seed=3",
+    "optimizer=sgd,adam optimizer=adam",
+)
+SCHEDULES = ("optimizer.schedule={name:cosine}", "optimizer.schedule={warmup_steps:1},{warmup_steps:2}")
+
+
+@pytest.mark.parametrize("words", [*map(str.split, REPEATED), SCHEDULES])
+def test_a_key_that_is_given_twice_is_not_lost(ran, place, capfd, words):
+    assert cli.main(["-m", *words, "hydra.sweep.dir=mine"]) == 2
+    key = words[0].lstrip("+").partition("=")[0]
+    said = capfd.readouterr().err
+    assert said.startswith(f"ConfigError: one key of a sweep is given twice\n  key     {key}\n")
+    assert f"  also    {words[1]}\n" in said
+    assert ran() == []
+    assert not (place / "mine").exists()
+
+
+def test_a_key_and_keys_below_it_may_be_swept(ran, place):
+    assert cli.main(["-m", "seed=1", "seed=2", "optimizer=adam,sgd", "optimizer.learning_rate=0.1,0.2"]) == 0
+    assert ran() == ["2"] * 4
+
+
+@BOTH
+@pytest.mark.parametrize("subdir", ["fixed", "${mode}", "a/${epochs}"])
+def test_jobs_of_one_folder_are_refused_before_one_runs(ran, place, capfd, launcher, subdir):
+    words = ("seed=1,2", "epochs=2,3", f"hydra.sweep.subdir={subdir}", "hydra.sweep.dir=mine")
+    assert cli.main(["-m", *words, f"hydra/launcher={launcher}"]) == 2
+    said = capfd.readouterr().err
+    assert said.startswith("ConfigError: two jobs of the sweep have one folder\n  key     hydra.sweep.subdir\n")
+    assert said.endswith("  repair  ${hydra.job.num} in hydra.sweep.subdir\n")
+    assert ran() == []
+    assert not (place / "mine").exists()
+
+
+@BOTH
+def test_folders_named_by_values(ran, place, launcher):
+    words = ("seed=1,2", "epochs=1,2", "hydra.sweep.subdir=${epochs}/${seed}", "hydra.sweep.dir=mine")
+    assert cli.main(["-m", *words, f"hydra/launcher={launcher}"]) == 0
+    assert sorted(ran()) == ["1", "1", "2", "2"]
+    assert sorted(path.parent.relative_to("mine").as_posix() for path in Path("mine").glob("*/*/status.json")) == [
+        "1/1",
+        "1/2",
+        "2/1",
+        "2/2",
+    ]
