@@ -72,9 +72,14 @@ def in_batches(
     num_parallel_workers: int,
     one_hot: int | None = None,
 ) -> Dataset:
-    """Samples in batches, shuffled with a buffer unless `buffer_size` is None; `one_hot` is a number of classes."""
+    """Samples in batches, shuffled with a buffer unless `buffer_size` is None; `one_hot` is a number of classes.
+
+    A target of floats has the numbers of all classes already.
+    """
     if one_hot is not None:
-        data = data.map([OneHot(one_hot), TypeCast(dt.float32)], data.get_col_names()[-1])
+        is_encoded = data._columns[-1].sample.dtype.numpy.kind == "f"
+        steps = [TypeCast(dt.float32)] if is_encoded else [OneHot(one_hot), TypeCast(dt.float32)]
+        data = data.map(steps, data.get_col_names()[-1])
     if buffer_size is not None:
         data = data.shuffle(buffer_size)
     return data.batch(batch_size, drop_remainder, num_parallel_workers)
@@ -89,7 +94,8 @@ def facts_of(dataset: Dataset) -> dict[str, Any]:
     """The facts that exist of a dataset, whose last column is the target, by the names of constructor parameters.
 
     `class_names`, if the dataset has some. `num_classes`: the attribute of this name, or the number of `class_names`,
-    or one more than the largest number in a target of class numbers. Of a sample of the first input: `input_shape`, a
+    or one more than the largest number in a target of class numbers, or the length of the rows of a target that are
+    one-hot or soft labels. Of a sample of the first input: `input_shape`, a
     tuple; `num_features`, the length of its only axis; `num_channels` and `image_size`, the first and the last of its
     three axes (C, H, W), the latter if H is W. The same before and after `batch`. Reads the numbers of the target, and
     transforms nothing. Raises ConfigError for a target with more classes than the dataset states.
@@ -121,13 +127,23 @@ def _stated_classes(dataset: Dataset) -> int | None:
 
 
 def _classes_in(target: Column) -> int | None:
-    """The number of classes in a target of class numbers from 0, or one-hot; None for another target."""
+    """The number of classes in a target of class numbers from 0, one-hot, or distributions; None for another target."""
     encoded = next((step for step in target.transforms if isinstance(step, OneHot)), None)
     if encoded is not None:
         return encoded.num_classes
     numbers = target.source
-    if not isinstance(numbers, np.ndarray) or numbers.ndim != 1 or target.sample.dtype.numpy.kind not in "iu":
+    if not isinstance(numbers, np.ndarray) or not all(isinstance(step, TypeCast) for step in target.transforms):
         return None
-    if numbers.dtype.kind not in "iu" or not all(isinstance(step, TypeCast) for step in target.transforms):
+    if _has_distributions(target):
+        return int(numbers.shape[1])
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or target.sample.dtype.numpy.kind not in "iu":
         return None
     return int(numbers.max()) + 1 if numbers.min() >= 0 else None
+
+
+def _has_distributions(target: Column) -> bool:
+    """Whether the stored rows of a target are one-hot or soft labels: several floats from 0 whose sum is 1."""
+    rows = target.source
+    if not isinstance(rows, np.ndarray) or rows.ndim != 2 or rows.shape[1] < 2 or rows.dtype.kind != "f":
+        return False
+    return bool(rows.min() >= 0 and np.allclose(rows.sum(1, np.float64), 1, rtol=0, atol=1e-3))

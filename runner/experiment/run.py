@@ -354,7 +354,7 @@ def _evaluation_figures(experiment: Experiment, stopwatch: Stopwatch, values: di
 def as_json(metrics: Mapping[str, AnyMetric], values: Mapping[str, Any], **rows: object) -> dict[str, Any]:
     """The values by name; None for a metric that is not finite, with a warning: it may be undefined for a while.
 
-    Raises TrainingError, with these rows, for a value that is not what its class declares, or a loss that is not finite.
+    Raises TrainingError, with these rows, for a loss that is not finite, or a value that its class does not declare.
     """
     found = {name: _plain(name, metrics[name], value, rows) for name, value in values.items()}
     bad = [name for name, value in found.items() if not np.isfinite(value).all()]

@@ -32,7 +32,8 @@ class SparseSoftmaxCrossEntropyWithLogits(Primitive):
     def infer(self, logits: TensorType, labels: TensorType) -> TensorType:
         require(logits.ndim == 2 and logits.dtype.is_float, "logits must be floats (N, C)", logits=logits)
         fits = labels.shape == logits.shape[:1] and labels.dtype in (dt.int32, dt.int64)
-        require(fits, "labels must be class numbers (N,) as Int32 or Int64", logits=logits, labels=labels)
+        repair = {"repair": "sparse=False, in a config loss.sparse=false"} if labels.shape == logits.shape else {}
+        require(fits, "labels must be class numbers (N,) as Int32 or Int64", logits=logits, labels=labels, **repair)
         return logits if self.is_grad else logits.with_shape()
 
     def kernel(self, logits: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -47,6 +47,11 @@ def slices(**columns: object) -> ds.Dataset:
             {"num_channels": 3, "input_shape": (3, 8, 6)},
         ),
         (slices(x=np.zeros((2, 4, 8), np.int32), y=[0, 1]), {"num_classes": 2, "input_shape": (4, 8)}),
+        (slices(x=[1, 2], y=[[0.0, 1.0, 0.0], [0.5, 0.2, 0.3]]), {"num_classes": 3, "input_shape": ()}),
+        (slices(x=[1, 2], y=[[0.0, 1.0, 0.0], [0.5, 0.2, 0.2]]), {"input_shape": ()}),
+        (slices(x=[1, 2], y=[[-1.0, 1.0, 1.0], [0.0, 1.0, 0.0]]), {"input_shape": ()}),
+        (slices(x=[1, 2], y=[[0, 1, 0], [1, 0, 0]]), {"input_shape": ()}),
+        (slices(x=[1, 2], y=[[1.0], [1.0]]), {"input_shape": ()}),
     ],
 )
 def test_only_what_exists(data, expected):

@@ -22,7 +22,7 @@ from runner import Tensor
 from runner.config.groups.entries import NETWORKS
 from runner.config.options import all_options, option_names
 from runner.dataset import open_dataset
-from runner.errors import DataError, DeviceError, MismatchError, TrainingError
+from runner.errors import DataError, DeviceError, MismatchError, ShapeError, TrainingError
 from runner.experiment import run as experiment
 from runner.host import seed
 from runner.host.machine import usable_cores
@@ -609,3 +609,30 @@ def test_dense_labels_and_summed_losses_train_alike(mode, place):
     assert dense["metrics"] == pytest.approx(mean["metrics"], rel=1e-5)
     assert summed["metrics"] == pytest.approx(mean["metrics"], rel=1e-5)
     assert summed["loss"] == pytest.approx(32 * mean["loss"], rel=1e-5)
+
+
+def _labelled(name: str, labels: np.ndarray) -> tuple[str, ...]:
+    inputs = np.random.default_rng(1).normal(size=(60, 4)).astype(np.float32)
+    np.savez(name, x_train=inputs[:40], y_train=labels[:40], x_test=inputs[40:], y_test=labels[40:])
+    words = ("network=mlp", "dataset=npz", f"dataset.data_file={name}", "dataset.batch_size=8", "callbacks=quiet")
+    return (*words, "epochs=12", "optimizer=adam")
+
+
+@MODES
+def test_labels_that_are_distributions_already(mode, place):
+    """One-hot labels in a file give the bytes of class numbers; of soft ones the logits are fitted to logarithms."""
+    numbers = np.random.default_rng(2).integers(0, 3, 60)
+    labels = {"numbers": numbers, "hot": np.eye(3)[numbers], "soft": np.full((60, 3), [0.2, 0.3, 0.5])}
+    losses = {}
+    for name, given in labels.items():
+        run(name, *_labelled(f"{name}.npz", given), f"mode={mode}", "loss.sparse=false", "optimizer.learning_rate=0.05")
+        losses[name] = [row["loss"] for row in rows(name) if row["event"] == "step"]
+    assert losses["hot"] == losses["numbers"]
+    entropy = -np.dot([0.2, 0.3, 0.5], np.log([0.2, 0.3, 0.5]))
+    assert entropy < losses["soft"][-1] < entropy + 0.05 < losses["soft"][0]
+
+
+def test_labels_that_are_distributions_for_a_loss_of_numbers():
+    with pytest.raises(ShapeError) as caught:
+        run("r", *_labelled("hot.npz", np.eye(3, dtype=np.float32)[np.arange(60) % 3]))
+    assert caught.value.rows["repair"] == "sparse=False, in a config loss.sparse=false"
