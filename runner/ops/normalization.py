@@ -30,6 +30,7 @@ from runner.types import Shape, TensorType, resolve_axes
 # scales and shifts rows in one pass, where Mul and Add take two.
 
 BLOCK = 1 << 19  # bytes
+PART = 1024  # terms of a sum at most
 
 
 @family
@@ -233,9 +234,12 @@ class BatchNormGrad(BatchNormalization):
         """BatchNormGrad: dx = scale * inverse * (dout - mean of dout - normalized * mean of (dout * normalized))."""
         channels, count = _extent(b, x)
         rows, normalized = as_rows(b, dout, channels), _normalized(b, x, self.epsilon)[0]
-        dbias = b.node("ReduceSum", (rows, b.const([1])), keepdims=0)
-        pair = b.reshape(rows, (channels, 1, count)), b.reshape(normalized, (channels, 1, count))
-        dscale = b.reshape(b.node("FusedMatMul", pair, FUSED, transB=1), (channels,))
+        parts, length = sum_parts(count)
+        sums = b.node("ReduceSum", (b.reshape(rows, (channels, parts, length)), b.const([2])), keepdims=0)
+        dbias = b.node("ReduceSum", (sums, b.const([1])), keepdims=0)
+        pair = b.reshape(rows, (channels * parts, 1, length)), b.reshape(normalized, (channels * parts, 1, length))
+        dots = b.reshape(b.node("FusedMatMul", pair, FUSED, transB=1), (channels, parts))
+        dscale = b.node("ReduceSum", (dots, b.const([1])), keepdims=0)
         slope = b.node("Mul", (scale, inverse))
         share = b.node("Mul", (slope, b.const(-1.0 / count, like=x)))
         rest = _scale_and_shift(
@@ -273,15 +277,27 @@ def cache_blocks(rows: np.ndarray) -> list[slice]:
     return slices(len(rows), max(1, block_length(BLOCK) // rows[0].nbytes))
 
 
+def sum_parts(count: int) -> tuple[int, int]:
+    """Into how many parts a sum of `count` terms is divided, and their length: equal terms, such as the gradient of a
+    mean, round to one side in one long sum.
+
+    >>> sum_parts(32 * 900)
+    (30, 960)
+    """
+    length = next(length for length in range(min(count, PART), 0, -1) if count % length == 0)
+    return (count // length, length) if length * length >= count else (1, count)
+
+
 def row_sums(rows: np.ndarray) -> np.ndarray:
     """Sum of each row, by a scalar product, which is five times faster than numpy's sum."""
     return row_dots(rows, np.broadcast_to(np.ones(rows.shape[1], rows.dtype), rows.shape))
 
 
 def row_dots(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Scalar product of each pair of rows: the bits of one do not depend on the others."""
-    result: np.ndarray = a[:, None, :] @ b[:, :, None]
-    return result[:, 0, 0]
+    """Scalar product of each pair of rows, in parts: the bits of one do not depend on the others."""
+    shape = len(a), *sum_parts(a.shape[1])
+    result: np.ndarray = a.reshape(shape)[:, :, None, :] @ b.reshape(shape)[..., None]
+    return result[:, :, 0, 0].sum(1)
 
 
 def scaled(rows: np.ndarray, factor: np.ndarray, shift: np.ndarray) -> np.ndarray:

@@ -111,6 +111,18 @@ def test_large_batches_are_worked_on_in_parts_with_the_same_result():
     assert np.array_equal(made[0][:, 1], op.kernel(arrays[0][:, 1:2], *(a[1:2] for a in arrays[1:]))[0][:, 0])
 
 
+@pytest.mark.parametrize("way", ["numpy", "rows", "plain"])
+def test_equal_terms_do_not_round_to_one_side(way):
+    """The gradient of a mean over a picture has 900 times the same number: one long sum was wrong by 5e-6 of itself."""
+    x, scale, *rest = operands((32, 3, 30, 30))
+    dout = np.broadcast_to(np.random.default_rng(2).normal(1, 0.1, (32, 3, 1, 1)) / 900, x.shape).astype(np.float32)
+    reserved = tuple(a.astype(np.float32) for a in forward(True, x, scale, *rest)[3:])
+    op, arrays = ops.BatchNormGrad(True, EPSILON), (dout, x, scale, *reserved)
+    lowerings = {one.name: one for one in op.lowerings(*map(TensorType.of, arrays))}
+    made = op.kernel(*arrays) if way == "numpy" else ran(op, arrays, lowerings[way])
+    assert far(made[2], dout.astype(np.float64).sum((0, 2, 3))) < 5e-7
+
+
 def test_the_result_lies_in_memory_as_the_operands_of_convolutions_do():
     x, *rest = operands((4, 3, 5, 2))
     turned = np.ascontiguousarray(x.transpose(1, 2, 3, 0)).transpose(3, 0, 1, 2)
