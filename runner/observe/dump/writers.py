@@ -369,7 +369,7 @@ def _not_finite(block: np.ndarray) -> tuple[int, int, int]:
     return int(np.count_nonzero(nan)), int(np.count_nonzero(infinite)) - positive, positive
 
 
-# The asynchronous layout: files are written while the training continues.
+# The folder of a step, in both layouts.
 
 STREAM = 0  # there is only one stream of execution
 MAX_NAME_BYTES = 255
@@ -377,7 +377,7 @@ MAX_NAME_BYTES = 255
 
 @dataclass
 class _StepFolder:
-    """The folder of one step of one graph, and the content of the files that are written when the step ends."""
+    """The folder of one step, in the asynchronous layout of one graph, and the content of files that end the step."""
 
     path: Path
     rows: list[tuple[object, ...]] = field(default_factory=list)  # of statistic.csv
@@ -395,6 +395,9 @@ class _StepFolder:
     def add_rows(self, operator: AsyncName, file: NewFile) -> None:
         """The statistics of the tensors of a file."""
         self.rows += [statistics_row(operator, io, k, header.shape, array) for io, k, header, array in file.tensors]
+
+
+# The asynchronous layout: files are written while the training continues.
 
 
 class AsyncWriter(DumpWriter):
@@ -509,7 +512,7 @@ STEP = "iteration_"
 class SyncWriter(DumpWriter):
     """Writer of MindSpore's synchronous layout. Raises StorageError if a file cannot be written.
 
-    {path}/{net_name}/{device_id}/iteration_{i}/                                               a file for each tensor
+    {path}/{net_name}/{device_id}/iteration_{i}/                                  a file for each tensor, mapping.csv
     {path}/{net_name}/{device_id}/graphs/ms_output_trace_code_graph_{graph}.ir, .pb
     {path}/{net_name}/{device_id}/execution_order/ms_execution_order_graph_{graph}.csv
     {path}/.metadata/data_dump.json
@@ -518,13 +521,31 @@ class SyncWriter(DumpWriter):
     def __init__(self, settings: DumpSettings, device_id: int) -> None:
         super().__init__(settings.path / settings.net_name / str(device_id))
         write_metadata(settings.path, settings)
+        self._open: dict[int, _StepFolder] = {}
 
     def write(self, step: int, graph: int, task: int, op_type: str, name: str, inputs: Side, outputs: Side) -> None:
         """Write a file for each tensor, named by the full name."""
-        folder = make_directory(self.step_folder(step, graph))
+        if step not in self._open:
+            self._open[step] = _StepFolder(make_directory(self.step_folder(step, graph)))
         operator = AsyncName(op_type, name, task, STREAM, 0)
         for file in SYNC.files(operator, name, _unchanged(inputs), _unchanged(outputs)):
-            write_pieces(folder / file.name, file.pieces)
+            write_pieces(self._open[step].path_of(file.name), file.pieces)
+
+    def begin_step(self, step: int, graph: int) -> None:
+        """As in the base; an execution that failed has left its folder open."""
+        self._open.pop(step, None)
+        super().begin_step(step, graph)
+
+    def finish_step(self, step: int) -> None:
+        """Write `mapping.csv` of the step."""
+        folder = self._open.pop(step, None)
+        if folder is not None and folder.shortened:
+            add_long_names(folder.path, folder.shortened)
+
+    def close(self) -> None:
+        """Complete the files of a step that has failed."""
+        for step in sorted(self._open):
+            self.finish_step(step)
 
     def step_folder(self, step: int, graph: int) -> Path:
         """All graphs share the folder of a step."""

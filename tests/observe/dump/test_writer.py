@@ -9,12 +9,17 @@ import numpy as np
 import pytest
 from step_graphs import tiny_graph
 
+from runner import ops
+from runner.core.graph import ObservedValue
+from runner.core.operators import Node
 from runner.errors import StorageError
 from runner.host import files
+from runner.observe.dump.files import long_names
 from runner.observe.dump.settings import DumpSettings
-from runner.observe.dump.writers import DumpWriter, write_metadata, write_pieces
+from runner.observe.dump.writers import DumpWriter, SyncWriter, write_metadata, write_pieces
 from runner.observe.graph.listing import describe, text
 from runner.observe.graph.proto import proto
+from runner.report.dump.walk import Dump
 
 STEPS = np.arange(120, dtype=np.float32).reshape(2, 3, 4, 5)
 ARRAYS = {
@@ -42,6 +47,32 @@ def test_a_name_as_long_as_names_can_be(tmp_path):
     path = tmp_path / ("n" * 255)
     write_pieces(path, [b"content"])
     assert path.read_bytes() == b"content"
+
+
+def test_names_that_are_too_long_of_a_synchronous_dump(tmp_path):
+    """Two executions of one step, as of two graphs, and one that has failed: the names are in `mapping.csv`."""
+    scope = "Default/" + "/".join(["cell-Dense"] * 30)
+    writer = SyncWriter(DumpSettings("sync", tmp_path, "net"), 0)
+    for step in range(2):
+        writer.begin_step(step, 0)
+        for number in range(3):
+            add = Node(ops.Add(), (), (), scope, number, ())
+            writer.write_operator(step, 0, number, add, [ObservedValue(np.float32(number))] * 2, None)
+        if step == 0:
+            writer.finish_step(step)
+    writer.close()
+    for step in range(2):
+        folder = tmp_path / f"net/0/iteration_{step}"
+        names = long_names(folder)
+        assert sorted([*names, "mapping.csv"]) == sorted(path.name for path in folder.iterdir())
+        assert sorted(names.values()) == [
+            f"{scope.replace('/', '--')}--Add-op{number}_input_{slot}_shape_0_Float32_DefaultFormat.bin"
+            for number in range(3)
+            for slot in range(2)
+        ]
+    entries = Dump(tmp_path).side(1).entries
+    assert [entry.name for entry in entries] == [f"{scope}/Add-op{number}" for number in range(3)]
+    assert [entry.tensors()["input_1"].array().item() for entry in entries] == [0, 1, 2]
 
 
 def test_an_old_file_is_replaced_as_a_whole(tmp_path):
