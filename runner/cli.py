@@ -14,7 +14,7 @@ from runner import commands
 from runner.commands import COMMANDS
 from runner.config.command_line import CommandLine, Parser, run
 from runner.errors import ConfigError, RunnerError, StorageError, known_names, unexpected
-from runner.host.console import Console, open_standard_descriptors
+from runner.host.console import Console, open_standard_descriptors, visible
 from runner.host.machine import version_line
 from runner.host.process import Terminated, exit_code
 
@@ -25,8 +25,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     open_standard_descriptors()
     with Console() as console:
         try:
-            code = _dispatch(words)
-            _check_output(console, words)
+            _require_working_directory()
+            code, is_report = _dispatch(words)
+            if is_report:
+                _check_output(console)
             return code
         except KeyboardInterrupt as stop:
             what = "Terminated" if isinstance(stop, Terminated) else "Interrupted"
@@ -38,22 +40,38 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _fail(str(reported), reported.exit_code)
 
 
-def _check_output(console: Console, words: Sequence[str]) -> None:
+def _require_working_directory() -> None:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        what, repair = "the working directory does not exist any more", "cd into a directory that exists"
+        raise StorageError(what, path=os.environ.get("PWD"), repair=repair) from None
+
+
+def _check_output(console: Console) -> None:
     """Raise StorageError for the output of a command that is not complete, unless its reader has closed the pipe."""
     problem = console.problems().get("stdout")
-    is_report = bool(words) and words[0] in COMMANDS and not COMMANDS[words[0]].trains
-    if problem and is_report and problem != os.strerror(errno.EPIPE):  # `runner ls | head` is not an error
+    if problem and problem != os.strerror(errno.EPIPE):  # `runner ls | head` is not an error
         raise StorageError("the output of the command cannot be written", path="standard output", reason=problem)
 
 
 def _fail(block: str, exit_code: int) -> int:
-    commands.print_failure(block)
+    """Print an error block on standard error, and its annotations in a job of GitHub Actions.
+
+    Without an import: it may be the memory that is missing.
+    """
+    sys.stdout.flush()
+    lines = [visible(line) for line in block.split("\n")]
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        lines += commands.annotations(block)
+    print("\n".join(lines), file=sys.stderr)
     return exit_code
 
 
-def _dispatch(words: list[str]) -> int:
+def _dispatch(words: list[str]) -> tuple[int, bool]:
+    """Do what the words say; returns the exit code, and whether the result is what was printed."""
     if words and words[0] in COMMANDS:
-        return run_command(words[0], words[1:])
+        return run_command(words[0], words[1:]), not COMMANDS[words[0]].trains or _wants_help(words)
     if words and not words[0].startswith(("-", "+", "~")) and "=" not in words[0]:
         hint = "overrides are written key=value or group=option"
         raise ConfigError("unknown command", value=words[0], **known_names(words[0], COMMANDS), hint=hint)
@@ -67,13 +85,18 @@ def _dispatch(words: list[str]) -> int:
     elif args.cfg or args.info or args.hydra_help or args.shell_completion:
         commands.show_requested(args)
     else:
-        return _run(args)
-    return 0
+        return _run(args), False
+    return 0, True
+
+
+def _wants_help(words: Sequence[str]) -> bool:
+    """Whether the words of a command ask for its help."""
+    return not {"-h", "--help"}.isdisjoint(words)
 
 
 def run_command(name: str, words: Sequence[str]) -> int:
     """Run a command with the words after its name and return the exit code. Raises RunnerError."""
-    if not {"-h", "--help"}.isdisjoint(words):
+    if _wants_help(words):
         print(help_of(name), end="")
         return 0
     return COMMANDS[name].handler(parser_of(name).parse_intermixed_args(words))

@@ -51,7 +51,7 @@ run_once = late_function("runner.experiment.launch:run_call")
 run_sweep = late_function("runner.experiment.sweep:start")
 run_and_report = late_function("runner.report.ci:run_and_report")
 print_summary = late_function("runner.experiment.launch:print_summary")
-print_failure = late_function("runner.report.ci:print_failure")
+annotations = late_function("runner.report.ci:annotations")
 group_lines = late_function("runner.config.options:group_lines")
 show_requested = late_function("runner.config.display:show_requested")
 complete = late_function("runner.config.completion:complete")
@@ -209,7 +209,7 @@ exit codes
     code(parser)
 
 
-@command("export", "write the training step of a run for other programs", "runner.experiment.export:main", trains=True)
+@command("export", "write the training step of a run for other programs", "runner.experiment.export:main")
 def export(parser: Parser) -> None:
     """`runner export`."""
     parser.description = """\

@@ -5,6 +5,7 @@ allowed values and a hint. Inner layers raise with the details that they know; o
 """
 
 import difflib
+import errno
 import os
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -190,13 +191,23 @@ def unexpected(error: BaseException) -> RunnerError:
     text = str(error).strip().splitlines() or [""]
     if lines := user_lines(error):
         return TrainingError(f"{type(error).__name__}: {text[0]}", at="\n".join(lines))
+    if is_memory_error(error):
+        repair = "a smaller network, batch or image size, or a larger limit (ulimit -v, of the container)"
+        return ConfigError(NO_MEMORY, reason=text[0] or None, at=place, repair=repair)
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return StorageError("too many files are open", reason=error.strerror, at=place, repair="ulimit -n 1024")
     if isinstance(error, OSError) and error.filename is not None:
         rows = {"path": _path(error.filename), "reason": error.strerror or text[0], "at": place}
         return StorageError("a file cannot be used", **rows)
-    if isinstance(error, MemoryError):
-        repair = "a smaller network, batch or image size"
-        return ConfigError(NO_MEMORY, reason=text[0] or None, at=place, repair=repair)
     return InternalError(f"{type(error).__name__}: {text[0]}", at=place, hint="runner.debug=true shows the traceback")
+
+
+def is_memory_error(error: BaseException) -> bool:
+    """Whether memory was refused, in whatever form Python, the system or a native library reports it."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    refused = ("failed to map segment", "cannot allocate memory", "failed to allocate memory", "std::bad_alloc")
+    return isinstance(error, MemoryError) or any(words in str(error).lower() for words in refused)
 
 
 def user_lines(error: BaseException) -> list[str]:

@@ -1,5 +1,6 @@
 """The command line: exit codes, blocks on stderr, folders on the disk; a few times with real processes."""
 
+import errno
 import itertools
 import json
 import os
@@ -15,7 +16,7 @@ from patience import PATIENCE
 import runner
 from runner import cli, register, rundir
 from runner.config.command_line import CommandLine
-from runner.errors import BusyError, DeviceError, MismatchError, StorageError, TrainingError
+from runner.errors import BusyError, ConfigError, DeviceError, MismatchError, StorageError, TrainingError, unexpected
 from runner.experiment import launch, run as experiment
 from runner.report import list as list_runs
 
@@ -506,12 +507,57 @@ def test_a_run_survives_its_console(place, redirection, problems):
     [("| true", 0, ""), ("> /dev/full", 5, "No space left on device"), (">&-", 5, "closed")],
 )
 def test_a_report_that_cannot_be_written_is_an_error_unless_its_reader_has_left(redirection, code, reason):
-    found, block = with_output(redirection, "ls")
-    assert found == code
-    assert reason in block
-    assert "Traceback" not in block
-    assert bool(block) == bool(code)
+    for words in (["ls"], ["--help"], ["resume", "-h"], ["--version"], [*RUN, "--cfg", "job"], ["--info", "config"]):
+        found, block = with_output(redirection, *words)
+        assert found == code, words
+        assert reason in block
+        assert "Traceback" not in block
+        assert bool(block) == bool(code)
 
 
 def test_an_error_that_cannot_be_written_has_its_exit_code():
     assert with_output("2> /dev/full", "nonsense") == (2, "")
+
+
+def limited(limit: str, *words: str) -> tuple[int, str]:
+    """The exit code of `runner` after a command of the shell, and what it has on standard error."""
+    line = f'{limit}; "{sys.executable}" -m runner "$@"'
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(
+        ["bash", "-c", line, "bash", *words], capture_output=True, text=True, env=environment, timeout=PATIENCE
+    )
+    return done.returncode, done.stderr
+
+
+def test_a_directory_that_was_removed(place):
+    (place / "gone").mkdir()
+    code, block = limited(f"cd {place}/gone && rmdir {place}/gone", "ls")
+    assert (code, block.splitlines()[0]) == (5, "StorageError: the working directory does not exist any more")
+
+
+def test_too_few_files_may_be_open():
+    code, block = limited("ulimit -n 8", *RUN, "mode=graph")
+    assert (code, block.splitlines()[0]) == (5, "StorageError: too many files are open")
+    assert "\n  repair  ulimit -n 1024\n" in block
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OSError(errno.ENOMEM, "Cannot allocate memory", "somewhere"),
+        ImportError("x.so: failed to map segment from shared object"),
+        RuntimeError("[ONNXRuntimeError] : 6 : Failed to allocate memory for requested buffer of size 64"),
+    ],
+)
+def test_memory_that_is_refused_is_no_defect(error):
+    assert unexpected(error).what == "there is not enough memory"
+    assert type(unexpected(error)) is ConfigError
+
+
+def test_an_error_is_printed_without_an_import(monkeypatch, capsys):
+    """What is missing may be the memory for it."""
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    monkeypatch.setattr(cli.commands, "annotations", None)
+    assert cli.main(["nonsense"]) == 2
+    assert capsys.readouterr().err.startswith("ConfigError: unknown command\n")

@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ from runner.compile.onnx.lower import lower, parameter_values
 from runner.compile.onnx.model import check, parse_model, with_constants, with_metadata
 from runner.compile.passes import PASSES, optimize
 from runner.compile.passes.simplify import cse, dce
+from runner.compile.session import temporary_folder
 from runner.core.graph import Graph, Pass
 from runner.core.trace import trace
 from runner.core.values import Parameter, Value
@@ -219,7 +219,7 @@ def quantize(model: bytes, batches: Iterable[Mapping[str, np.ndarray]]) -> bytes
     """
     import onnxruntime.quantization as tool
 
-    with TemporaryDirectory(prefix="runner-quantize-") as folder, _silent_root_logger():
+    with temporary_folder("runner-quantize-") as folder, _silent_root_logger():
         source, path = Path(folder) / "network.onnx", Path(folder) / "quantized.onnx"
         source.write_bytes(model)  # the tool changes a model in memory
         try:

@@ -6,7 +6,6 @@ part; the collectives between the parts are timed with the host's clock.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.compile.onnx.builder import FULL_NAME, all_graphs, source_operators
 from runner.compile.program import Executable
-from runner.compile.session import Session
+from runner.compile.session import Session, temporary_folder
 from runner.compile.split_at_collectives import SplitSession
 from runner.core.graph import Graph
 from runner.core.operators import Node
@@ -65,7 +64,7 @@ class ProfiledSession(Session):
 
     def __init__(self, model: ModelProto, device: Device, optimize: bool, sunk: bool = False) -> None:
         self.sunk = sunk
-        self._folder = tempfile.TemporaryDirectory(prefix="runner-profile-")
+        self._folder = temporary_folder("runner-profile-")
         self._operators = {n.name: source_operators(n) for graph in all_graphs(model.graph) for n in graph.node}
         self._calls: list[tuple[int, int]] = []  # start and stop, ns on the host's clock
         prefix = Path(self._folder.name, "p")

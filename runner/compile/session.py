@@ -9,18 +9,28 @@ First the messages of onnxruntime and the options of its providers, then `Sessio
 import contextlib
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 
 from runner import dtype as dt
 from runner.device import Device, device_error, reinstall
-from runner.errors import ConfigError, DeviceError, InternalError, RunnerError, TrainingError
+from runner.errors import (
+    NO_MEMORY,
+    ConfigError,
+    DeviceError,
+    InternalError,
+    RunnerError,
+    StorageError,
+    TrainingError,
+    is_memory_error,
+    unexpected,
+)
 from runner.host.console import LOG
 from runner.host.machine import runtimes
 from runner.types import TensorType
@@ -31,6 +41,37 @@ _OPERATOR = re.compile(r"""Name:'([^']+)'|node with name '([^']+)'|[Nn]ode \(([^
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _CODE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
 _SIGNATURE = re.compile(r"/\S+\.(?:cc|h|cpp|cu):\d+ .*\) (?=\S)")  # C++ file, line and function
+
+
+# What is needed for a moment only, and where there is no folder for it.
+
+
+def _memory_file() -> BinaryIO:
+    """An empty file without a name, in memory where the system has such files: a container may have no disk to write.
+
+    Raises StorageError.
+    """
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("runner"), "w+b")
+    with _temporary():
+        return TemporaryFile()
+
+
+def temporary_folder(prefix: str) -> TemporaryDirectory[str]:
+    """A folder that `with` or `cleanup` removes. Raises StorageError."""
+    with _temporary():
+        return TemporaryDirectory(prefix=prefix)
+
+
+@contextmanager
+def _temporary() -> Iterator[None]:
+    try:
+        yield
+    except OSError as reason:
+        repair = "TMPDIR=DIRECTORY, one that can be written"
+        raise StorageError(
+            "there is no temporary directory to write to", reason=reason.strerror, repair=repair
+        ) from None
 
 
 class CapturedOutput:
@@ -47,7 +88,7 @@ def capture_output() -> Iterator[CapturedOutput]:
     onnxruntime's Python code to `sys.stdout`, which differs from descriptor 1 in a notebook.
     """
     captured = CapturedOutput()
-    with tempfile.TemporaryFile() as file:
+    with _memory_file() as file:
         try:
             with (
                 _descriptors(file.fileno()),
@@ -233,8 +274,10 @@ class Session:
             given = TensorType.of(value) if isinstance(value, np.ndarray) else None
             if given is not None and not _fits(given, expected):
                 return InternalError("a value does not match its input", input=name, expected=expected, given=given)
-        operator, reason = operator_name(error), first_line(error)
-        return TrainingError("a step failed in onnxruntime", operator=operator, device=self.device, reason=reason)
+        rows = {"operator": operator_name(error), "device": self.device, "reason": first_line(error)}
+        if is_memory_error(error):
+            return ConfigError(NO_MEMORY, **rows, repair="a smaller network, batch or image size")
+        return TrainingError("a step failed in onnxruntime", **rows)
 
 
 def device_problem(target: str, device_id: int = 0) -> RunnerError | None:
@@ -357,6 +400,8 @@ def _runtime() -> tuple[Any, Exception | None, str]:
 
 def _require_provider(device: Device) -> None:
     ort, problem, output = _runtime()
+    if problem is not None and is_memory_error(problem):
+        raise unexpected(problem)
     if problem is not None:
         error = device_error(device, import_reason(output, problem))
         error.rows["repair"] = reinstall(device.target, runtimes())

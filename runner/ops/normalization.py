@@ -296,8 +296,9 @@ def row_sums(rows: np.ndarray) -> np.ndarray:
 def row_dots(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Scalar product of each pair of rows, in parts: the bits of one do not depend on the others."""
     shape = len(a), *sum_parts(a.shape[1])
-    result: np.ndarray = a.reshape(shape)[:, :, None, :] @ b.reshape(shape)[..., None]
-    return result[:, :, 0, 0].sum(1)
+    products = a.reshape(shape)[:, :, None, :] @ b.reshape(shape)[..., None]
+    result: np.ndarray = products[:, :, 0, 0].sum(1)
+    return result
 
 
 def scaled(rows: np.ndarray, factor: np.ndarray, shift: np.ndarray) -> np.ndarray:

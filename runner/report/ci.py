@@ -1,15 +1,13 @@
 """Continuous integration: golden files and `runner golden`, JUnit files of `--junit`, annotations of GitHub Actions.
 
 A golden file has the results of a run, the inputs that determine them, and the tolerance on other machines: `from_run`,
-`read` and `write` a `Golden`, `compare` two of them, `main` is the command. `run_and_report` writes a JUnit file,
-`print_failure` errors and their annotations.
+`read` and `write` a `Golden`, `compare` two of them, `main` is the command. `run_and_report` writes a JUnit file.
 """
 
 import hashlib
 import math
 import os
 import re
-import sys
 import time
 import xml.etree.ElementTree as xml
 from argparse import Namespace
@@ -25,7 +23,6 @@ from runner import rundir
 from runner.config.schema import changed_keys
 from runner.errors import ConfigError, DataError, MismatchError, RunnerError
 from runner.host import files, json
-from runner.host.console import visible
 from runner.host.files import real_path
 from runner.host.process import exit_code
 from runner.report import list as list_runs
@@ -459,15 +456,6 @@ def _clean(text: str) -> str:
 # Errors on standard error, and as annotations of GitHub Actions, which shows them at the line of a file.
 
 _LOCATION = re.compile(r"(?P<file>[^\s:()]+\.\w+)(?::(?P<line>\d+)(?::(?P<column>\d+))?|\((?P<in>\d+)\))?")
-
-
-def print_failure(block: str) -> None:
-    """Print an error block on standard error, and its annotations in a job of GitHub Actions."""
-    sys.stdout.flush()
-    lines = [visible(line) for line in block.split("\n")]
-    if os.environ.get("GITHUB_ACTIONS") == "true":
-        lines += annotations(block)
-    print("\n".join(lines), file=sys.stderr)  # noqa: T201  the output of a command that has failed
 
 
 def annotations(block: str) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import tempfile
 
 import numpy as np
 import onnxruntime
@@ -12,7 +13,7 @@ from runner import dtype as dt
 from runner.compile import session as sessions
 from runner.compile.session import Session
 from runner.device import Device
-from runner.errors import InternalError, TrainingError
+from runner.errors import InternalError, StorageError, TrainingError
 from runner.types import TensorType
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
@@ -208,3 +209,14 @@ def test_feeds_with_a_wrong_name():
     assert (
         str(caught.value) == "InternalError: feeds do not match the inputs of the graph\n  given   x, t\n  inputs  x, s"
     )
+
+
+def test_without_a_temporary_directory(monkeypatch, tmp_path):
+    """As in a container whose disk cannot be written: only what needs a directory is refused."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with sessions.capture_output() as captured:
+        os.write(1, b"printed")
+    assert captured.text == "printed"
+    with pytest.raises(StorageError, match="there is no temporary directory to write to") as caught:
+        sessions.temporary_folder("runner-profile-")
+    assert caught.value.rows["repair"] == "TMPDIR=DIRECTORY, one that can be written"
