@@ -204,7 +204,11 @@ class OnnxNetwork(Cell):
         return _moved(self._result(self.values(*inputs)), self._output_axis, 0)
 
     def _result(self, values: Values) -> Value:
-        result: Value | np.ndarray = value_of(values, self.graph.outputs[0].name)
+        name = self.graph.outputs[0].name
+        result: Value | np.ndarray = value_of(values, name)
+        if isinstance(result, tuple):
+            rows = {"value": name, "repair": "network.output=NAME, of a tensor"}
+            raise ConfigError("the output of an ONNX file is a sequence", **rows)
         return Tensor(result) if isinstance(result, np.ndarray) else result
 
     def values(self, *inputs: Value) -> Values:

@@ -427,8 +427,11 @@ class NodeCall:
         return value
 
 
-def _known(value: Any) -> Known:
-    return value.asnumpy() if isinstance(value, Value) else value  # type: ignore[attr-defined, no-any-return]
+def _known(value: Any) -> Any:
+    """A value as an array, or those of a sequence."""
+    if isinstance(value, tuple):
+        return tuple(map(_known, value))
+    return value.asnumpy() if isinstance(value, Value) else value  # type: ignore[attr-defined]
 
 
 def register_lines(path: Path, graph: OnnxGraph) -> None:

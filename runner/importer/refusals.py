@@ -11,7 +11,7 @@ from runner.importer.rules import RULES
 NEWEST_OPSET = 28  # with which the rules were compared; what ONNX has not changed since is newer opsets' too
 NO_GRADIENT = "a quantized model: rounding has no gradient, so it cannot be trained"
 NO_RULE = "no rule has been written"
-SEQUENCES = "values are tensors here: no sequences, optionals or maps"
+SEQUENCES = "values are tensors here, and sequences of tensors that are made once: no others, no optionals or maps"
 TEXT = "values are numbers here: no texts, images as files or words"
 RANDOM = "draws other numbers in each run, which no seed of a run decides"
 LOOPS = "the number of its rounds is known in a run only, and a sink needs it before"
@@ -25,8 +25,7 @@ REASONS: Mapping[str, str] = {
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv"), NO_GRADIENT),
     **dict.fromkeys(("QLinearMatMul", "ConvInteger", "MatMulInteger", "QLinearAdd", "QLinearMul"), NO_GRADIENT),
     **dict.fromkeys(("QLinearGlobalAveragePool", "QLinearConcat"), NO_GRADIENT),
-    **dict.fromkeys(("SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert"), SEQUENCES),
-    **dict.fromkeys(("SequenceLength", "SequenceMap", "SplitToSequence", "ConcatFromSequence"), SEQUENCES),
+    **dict.fromkeys(("SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceMap"), SEQUENCES),
     **dict.fromkeys(("Optional", "OptionalGetElement", "OptionalHasElement", "ai.onnx.ml.ZipMap"), SEQUENCES),
     **dict.fromkeys(("ai.onnx.ml.CastMap", "ai.onnx.ml.DictVectorizer"), SEQUENCES),
     **dict.fromkeys(("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer"), TEXT),

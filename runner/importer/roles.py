@@ -92,6 +92,7 @@ WEIGHTS = {
 STATES = dict.fromkeys(("LSTM", "GRU", "RNN"), (5, 6))  # where layers take what they start from: zeros are not learnt
 NORMALIZATIONS = "BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization"
 MOVED = "Reshape", "Transpose", "Unsqueeze", "Squeeze", "Flatten", "Expand", "Cast", "Identity"  # the same elements
+BUFFERS = re.compile(r"(^|_)(mean|std|var|mask|grid|adj|adjacency|laplacian|inv_freq|freqs|anchors|buffer)(_|$)")
 OWN_CONSTANT = re.compile(r"const:[\d.]+")  # in runner's own graphs, in which no parameter may have such a name
 LOWEST_WEIGHT = -1e4  # masks of attention add numbers below this
 HIGHEST_OF_MASKS = -9.0  # in masks of two numbers, 0 and one below this
@@ -165,6 +166,14 @@ class _Evidence:
             found += self.moved(node.outputs[0]) if node.op_type in MOVED and position == 0 else [(node, position)]
         return found
 
+    def waves(self, name: str) -> set[str]:
+        """The operators that read a value, also a multiple of it."""
+        found: set[str] = set()
+        for node, _ in self.moved(name):
+            multiple = node.op_type == "Mul" and any(x in self.arrays and not self.arrays[x].ndim for x in node.inputs)
+            found |= self.waves(node.outputs[0]) if multiple else {node.op_type}
+        return found
+
     def source(self, name: str) -> OnnxNode | None:
         """The node that computes the elements of a value, before they got another shape or order."""
         node = self.writers.get(name)
@@ -224,8 +233,28 @@ def _is_helper(of: _Evidence, name: str, uses: list[Use]) -> bool:
     )
 
 
+def _is_bound(of: _Evidence, name: str, uses: list[Use]) -> bool:
+    return bool(uses) and all(node.op_type == "Clip" and position > 0 for node, position in uses)
+
+
+def _is_symmetric(of: _Evidence, name: str, uses: list[Use]) -> bool:
+    """A symmetric matrix, which no drawn weights are: distances, or how the nodes of a graph are connected."""
+    array = of.arrays[name]
+    if array.ndim < 2 or len(set(array.shape[-2:])) > 1 or array.shape[-1] < 3:
+        return False
+    off_diagonal = array[..., ~np.eye(array.shape[-1], dtype=bool)]
+    return bool((array == array.swapaxes(-1, -2)).all()) and len(np.unique(off_diagonal)) > 1
+
+
+def _is_of_waves(of: _Evidence, name: str, uses: list[Use]) -> bool:
+    """Frequencies: the product is read by a sine and a cosine, as in Fourier features (Tancik et al., 2020)."""
+    products = [node for node, position in of.moved(name) if node.op_type == "MatMul" and position == 1]
+    return bool(products) and all(of.waves(node.outputs[0]) == {"Sin", "Cos"} for node in products)
+
+
 def _is_named_number(of: _Evidence, name: str, uses: list[Use]) -> bool:
-    return of.arrays[name].size == 1 and of.graph.producer == "pytorch" and not ANONYMOUS.fullmatch(name)
+    is_named = not ANONYMOUS.fullmatch(name) and not _has_name_of_buffer(of, name, uses)
+    return of.arrays[name].size == 1 and of.graph.producer == "pytorch" and is_named
 
 
 def _is_number(of: _Evidence, name: str, uses: list[Use]) -> bool:
@@ -277,10 +306,14 @@ def _is_start(of: _Evidence, name: str, uses: list[Use]) -> bool:
 
 
 def _is_of_input(of: _Evidence, name: str, uses: list[Use]) -> bool:
-    """A number for each channel by which an input is shifted or scaled, as it is."""
+    """A number for each channel by which an input is shifted or scaled, as it is; or for each column, subtracted from
+    it or dividing it.
+    """
     array = of.arrays[name]
     is_channel = sum(n > 1 for n in array.shape) <= 1
-    return is_channel and array.ndim > 1 and all(_is_first(of, node) for node, _ in uses)
+    is_column = any(value.shape and value.shape[-1] == array.size for value in of.graph.inputs)
+    is_standard = is_column and all(node.op_type in ("Sub", "Div") and position == 1 for node, position in uses)
+    return is_channel and (array.ndim > 1 or is_standard) and all(_is_first(of, node) for node, _ in uses)
 
 
 def _is_first(of: _Evidence, node: OnnxNode) -> bool:
@@ -302,11 +335,18 @@ def _is_sines(of: _Evidence, name: str, uses: list[Use]) -> bool:
 
 
 def _is_spaced(of: _Evidence, name: str, uses: list[Use]) -> bool:
-    """Numbers at equal distances: a grid."""
+    """Numbers at equal distances, perhaps the same in each row: a grid."""
     array = of.arrays[name]
-    steps = np.diff(array.reshape(-1).astype(np.float64))
-    is_line = max(array.shape, default=0) == array.size > 3
-    return is_line and not is_uniform(array) and np.allclose(steps, steps[0], rtol=1e-3)
+    rows = array.reshape(-1, max(array.shape, default=1)).astype(np.float64)
+    if rows.shape[1] <= 3 or is_uniform(array) or not (rows == rows[0]).all():
+        return False
+    steps = np.diff(rows[0])
+    return np.allclose(steps, steps[0], rtol=1e-3)
+
+
+def _has_name_of_buffer(of: _Evidence, name: str, uses: list[Use]) -> bool:
+    """The names that people give to what they register as a buffer."""
+    return BUFFERS.search(name.replace("/", ".").rpartition(".")[2].lower()) is not None
 
 
 def _has_usual_name(of: _Evidence, name: str, uses: list[Use]) -> bool:
@@ -322,7 +362,10 @@ def _always(of: _Evidence, name: str, uses: list[Use]) -> bool:
 FINDINGS: Sequence[Finding] = (
     (_is_not_written, Role(CONSTANT, "the value of a Constant node, which is no weight of a layer")),
     (_is_helper, Role(CONSTANT, "a scale of 1 or shift of 0 before those of the normalization")),
+    (_is_bound, Role(CONSTANT, "a bound of Clip")),
+    (_is_of_waves, Role(CONSTANT, "frequencies of sines and cosines", True)),
     (_is_repeated_kernel, Role(CONSTANT, "one filter for every channel", True)),
+    (_is_symmetric, Role(CONSTANT, "a symmetric matrix", True)),
     (_is_weight, Role(TRAINED, "the weight or bias of a layer")),
     (_is_named_number, Role(TRAINED, "a number that the exporter named as a parameter or buffer", True)),
     (_is_number, Role(CONSTANT, "a number without axes")),
@@ -331,9 +374,10 @@ FINDINGS: Sequence[Finding] = (
     (_is_mask, Role(CONSTANT, "a mask: infinite or large negative numbers")),
     (_is_flags, Role(CONSTANT, "a mask: zeros and ones", True)),
     (_is_start, Role(CONSTANT, "zeros from which a layer starts")),
-    (_is_of_input, Role(CONSTANT, "mean or deviation of the input", True)),
     (_is_sines, Role(CONSTANT, "a table of sines and cosines", True)),
     (_is_spaced, Role(CONSTANT, "numbers at equal distances", True)),
+    (_is_of_input, Role(CONSTANT, "mean or deviation of the input", True)),
+    (_has_name_of_buffer, Role(CONSTANT, "named as buffers are", True)),
     (_has_usual_name, Role(TRAINED, "named as parameters of layers are")),
     (_always, Role(TRAINED, "a float tensor that an operator reads as a value", True)),
 )

@@ -52,7 +52,7 @@ def own_tensors(graph: OnnxGraph, untie: Sequence[str] | None = None) -> Untied:
     if untie:
         plain, more = _untied(plain, untie)
         copies |= more
-    return Untied(_with_single_elements(_without_transposes(plain)), copies)
+    return Untied(_with_single_elements(_without_repetitions(_without_transposes(plain))), copies)
 
 
 def _shared(graph: OnnxGraph) -> dict[str, list[tuple[int, int, str]]]:
@@ -407,6 +407,34 @@ def _without_transposes(graph: OnnxGraph) -> OnnxGraph:
                 del arrays[name]
                 break
     return replace(graph, nodes=tuple(nodes), initializers=arrays)
+
+
+def _without_repetitions(graph: OnnxGraph) -> OnnxGraph:
+    """The graph with one parameter where a file has a vector and a tensor whose every row is this vector.
+
+    So an exporter writes the first step of a recurrent layer that starts from zeros: only the bias is left of it. An
+    Expand node of the vector replaces the tensor.
+    """
+    own = targets(graph, PARAMETER) or graph.weights
+    floats = {name: array for name, array in graph.initializers.items() if array.dtype.kind == "f" and array.size > 1}
+    vectors = {name: array for name, array in floats.items() if name in own and array.ndim == 1}
+    read = {name for node in graph.nodes for name in node.inputs}
+    for name, array in floats.items():
+        if array.ndim < 2 or name in targets(graph, PARAMETER) or name not in read or is_uniform(array):
+            continue
+        for vector, row in vectors.items():
+            if array.shape[-1:] == row.shape and (array == row).all():
+                graph = _expanded(graph, vector, name)
+                break
+    return graph
+
+
+def _expanded(graph: OnnxGraph, vector: str, name: str) -> OnnxGraph:
+    """The graph with a node that repeats a vector in place of a tensor."""
+    shape, arrays = f"{name}.shape", dict(graph.initializers)
+    node = _computed(graph, "Expand", f"{name}.repeated", (vector, shape), name)
+    arrays[shape] = np.asarray(arrays.pop(name).shape, np.int64)
+    return replace(graph, nodes=(node, *graph.nodes), initializers=arrays, weights=graph.weights & arrays.keys())
 
 
 def _is_matrix(array: np.ndarray) -> bool:

@@ -145,15 +145,17 @@ def mean(call: NodeCall, *values: Value) -> Value:
     return reduce(ops.Add(), values) * (1.0 / len(values))
 
 
-@onnx_operator("Clip", static=("low", "high"))
-def clip(call: NodeCall, x: Value, low: np.ndarray | None = None, high: np.ndarray | None = None) -> Value:
-    """Each element within bounds, which are known at import."""
-    if (call.setting("min", low), call.setting("max", high)) == (0, 6) and x.dtype.is_float:
+@onnx_operator("Clip")
+def clip(call: NodeCall, x: Value, low: Value | None = None, high: Value | None = None) -> Value:
+    """Each element within bounds."""
+    bounds = [call.setting(key, call.known(k)) for key, k in (("min", 1), ("max", 2))]
+    if bounds == [0, 6] and x.dtype.is_float:
         return ops.ReLU6()(x)
-    for bound, kind, attribute in ((low, ops.Maximum, "min"), (high, ops.Minimum, "max")):
-        value = call.setting(attribute, bound)
-        if value is not None and np.isfinite(value) and abs(value) < np.finfo(np.float32).max:
-            x = kind()(x, Tensor(np.asarray(value, x.dtype.numpy)))
+    for given, known, kind in zip((low, high), bounds, (ops.Maximum, ops.Minimum), strict=True):
+        if known is None and given is not None:
+            x = kind()(x, call.fitted(given, x.shape))
+        elif known is not None and (np.ndim(known) or (np.isfinite(known) and abs(known) < np.finfo(np.float32).max)):
+            x = kind()(x, Tensor(np.asarray(known, x.dtype.numpy)))
     return x
 
 

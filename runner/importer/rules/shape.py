@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -133,6 +133,59 @@ def split(call: NodeCall, x: Value, sizes: np.ndarray | None = None) -> tuple[Va
         return _as_tuple(ops.Split(axis, len(lengths))(x))
     starts = [sum(lengths[:k]) for k in range(len(lengths))]
     return tuple(_part(x, axis, start, n) for start, n in zip(starts, lengths, strict=True))
+
+
+# Sequences of tensors, as exporters write the parts of a tensor: tuples of values, and of arrays that are known.
+
+Sequence: TypeAlias = tuple[Value | np.ndarray, ...]
+
+
+@onnx_operator("SplitToSequence", static=("sizes",))
+def split_to_sequence(call: NodeCall, x: Value, sizes: np.ndarray | None = None) -> tuple[tuple[Value, ...]]:
+    """Parts of x along an axis as a sequence: of the given lengths, or of one, the last perhaps shorter."""
+    axis, keeps = call.axis(0, x.ndim), sizes is not None or call.attribute("keepdims", 1) != 0
+    length = x.shape[axis]
+    lengths = [1] * length if sizes is None else [int(n) for n in sizes.reshape(-1)]
+    if sizes is not None and sizes.ndim == 0 and lengths[0] > 0:
+        lengths = [min(lengths[0], length - start) for start in range(0, length, lengths[0])]
+    if sum(lengths) != length or min(lengths, default=0) < 0:
+        raise call.error("the parts of a split are not the whole", axis=axis, length=length, parts=lengths)
+    starts = [sum(lengths[:k]) for k in range(len(lengths))]
+    parts = tuple(_part(x, axis, start, n) for start, n in zip(starts, lengths, strict=True))
+    shape = x.shape[:axis] + x.shape[axis + 1 :]
+    return (parts if keeps else tuple(reshaped(part, shape) for part in parts),)
+
+
+@onnx_operator("SequenceConstruct")
+def sequence_construct(call: NodeCall, *xs: Value) -> tuple[tuple[Value, ...]]:
+    """A sequence of these tensors."""
+    return (xs,)
+
+
+@onnx_operator("SequenceAt", static=("position",))
+def sequence_at(call: NodeCall, sequence: Sequence, position: np.ndarray) -> Value | np.ndarray:
+    """A tensor of a sequence, by its position, from the end if it is negative."""
+    place, length = int(position), len(sequence)
+    if not -length <= place < length:
+        raise call.error("a sequence has no such position", position=place, length=length)
+    return sequence[place]
+
+
+@onnx_operator("SequenceLength")
+def sequence_length(call: NodeCall, sequence: Sequence) -> np.ndarray:
+    """The number of tensors in a sequence, known at import."""
+    return np.asarray(len(sequence), np.int64)
+
+
+@onnx_operator("ConcatFromSequence")
+def concat_from_sequence(call: NodeCall, sequence: Sequence) -> Value:
+    """The tensors of a sequence one after another along an axis, or along a new one."""
+    parts = [Tensor(x) if isinstance(x, np.ndarray) else x for x in sequence]
+    is_new = call.attribute("new_axis", 0)
+    (axis,) = call.axes([call.attribute("axis")], max(x.ndim for x in parts) + is_new)
+    if is_new:
+        parts = [reshaped(x, (*x.shape[:axis], 1, *x.shape[axis:])) for x in parts]
+    return parts[0] if len(parts) == 1 else ops.Concat(axis)(tuple(parts))
 
 
 def _as_tuple(value: Any) -> tuple[Value, ...]:
