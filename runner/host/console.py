@@ -131,12 +131,15 @@ def as_unicode(text: str) -> str:
 
 
 def spreadsheet_cell(value: object) -> object:
-    """A value for a CSV file: texts that a spreadsheet would take for a formula begin with an apostrophe.
+    """A value for a CSV file: texts that a spreadsheet would take for a formula begin with an apostrophe, and have
+    escapes instead of characters that a terminal would interpret.
 
     >>> spreadsheet_cell("=1+1"), spreadsheet_cell("-1e-3"), spreadsheet_cell(-0.5), spreadsheet_cell("a=b")
     ("'=1+1", '-1e-3', -0.5, 'a=b')
     """
-    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) and not _is_number(value) else value
+    if not isinstance(value, str):
+        return value
+    return f"'{visible(value)}" if _FORMULA.match(value) and not _is_number(value) else visible(value)
 
 
 def _is_number(text: str) -> bool:

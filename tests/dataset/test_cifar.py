@@ -1,12 +1,14 @@
 """CIFAR-10 records."""
 
 import gzip
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from runner.dataset.readers.mnist_cifar import read_cifar_split, read_records
+from runner.dataset.readers import mnist_cifar
+from runner.dataset.readers.mnist_cifar import read_cifar_split, read_records, read_records_100
 from runner.dataset.vision.c_transforms import HWC2CHW
 from runner.errors import DataError
 
@@ -55,6 +57,22 @@ def test_a_damaged_gzip_file_is_refused(write_cifar) -> None:
         path.write_bytes(data)
         with pytest.raises(DataError):
             read_records(path)
+
+
+@pytest.mark.parametrize("read", [read_records, read_records_100])
+def test_a_small_gzip_file_of_zeros_takes_little_memory(tmp_path, monkeypatch, read) -> None:
+    path = tmp_path / "data_batch_1.bin.gz"
+    path.write_bytes(gzip.compress(bytes(64 << 20)))
+    monkeypatch.setattr(mnist_cifar, "MAX_RECORDS", 1 << 20)
+    tracemalloc.start()
+    with pytest.raises(DataError) as caught:
+        read(path)
+    assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    tracemalloc.stop()
+    assert (caught.value.rows["expected"], caught.value.rows["found"]) == (
+        "at most 1048576 bytes",
+        "additional data at the end",
+    )
 
 
 def test_a_label_that_is_no_class_names_its_record(write_cifar) -> None:

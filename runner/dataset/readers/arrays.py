@@ -157,7 +157,8 @@ def map_array(path: Path) -> np.ndarray:
     if header.nbytes == 0:
         raise _damaged(path, "at least one value", f"the shape {header.shape}")
     order: Literal["F", "C"] = "F" if header.is_fortran else "C"
-    return np.asarray(np.memmap(path, header.dtype, "r", header.offset, header.shape, order))
+    with files.storage_errors("cannot map a file into memory", path):
+        return np.asarray(np.memmap(path, header.dtype, "r", header.offset, header.shape, order))
 
 
 def read_header(file: IO[bytes], path: Path, name: str | None = None) -> NpyHeader:
@@ -391,6 +392,8 @@ def npz_arrays(
 
 def _own_arrays(training: "_Part", own: "_Part", names: tuple[str, ...], classes: int | None) -> dict[str, np.ndarray]:
     """The arrays of a split, which has the same kinds of samples as the training split."""
+    for part in (training, own):
+        part.require(names)
     arrays = {name: own.read(name) for name in names}
     if own is not training:
         _require_same_samples(training, own, names)
@@ -416,6 +419,12 @@ class _Part(NamedTuple):
             repair = "the first axis has the samples, at least one"
             raise self.error("an array has no rows", name, found=f"the shape {values.shape}", repair=repair)
         return values
+
+    def require(self, names: Sequence[str]) -> None:
+        """Raise ConfigError for a name that no array has, before one is read: an array may take all memory."""
+        for name in names:
+            if name + self.suffix not in self.arrays.names:
+                self.read(name)
 
     def error(self, what: str, name: str, **rows: object) -> DataError:
         return DataError(what, file=self.arrays.path, array=name + self.suffix, **rows)

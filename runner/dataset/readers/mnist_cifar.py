@@ -24,6 +24,7 @@ from runner.validation.rules import Frozen
 if TYPE_CHECKING:
     from urllib.request import OpenerDirector
 MAX_BYTES = 1 << 30  # far above the size of any supported data file
+MAX_RECORDS = 1 << 28  # the same for CIFAR, whose files do not say their size: a small gzip file may take all memory
 LISTED = 6  # file names in an error
 GZIP_FRAME = 31  # zlib's window bits for gzip's header, checksum and length
 
@@ -60,10 +61,10 @@ class Content:
         self._stored = memoryview(self._inflate.unconsumed_tail)
         return inflated
 
-    def rest(self) -> bytes | memoryview:
-        """The remaining content, checked as by `end`. Raises DataError when it is too large."""
-        content = self.take(MAX_BYTES)
-        self.end(f"at most {MAX_BYTES} bytes")
+    def rest(self, most: int) -> bytes | memoryview:
+        """The remaining content, checked as by `end`. Raises DataError for more than `most` bytes."""
+        content = self.take(most)
+        self.end(f"at most {most} bytes")
         return content
 
     def end(self, expected: str) -> None:
@@ -335,7 +336,7 @@ def read_records(path: Path) -> np.ndarray:
     Raises DataError for a size that is not a multiple of 3,073, and for a label above 9.
     """
     content = Content.of_file(path, CIFAR_DAMAGED)
-    data = content.rest()
+    data = content.rest(MAX_RECORDS)
     if len(data) == 0 or len(data) % RECORD:
         cut = f", the last {len(data) % RECORD} in an incomplete record" if len(data) else ""
         raise content.error(f"whole records of {RECORD} bytes", f"{len(data)} bytes{cut}")
@@ -353,7 +354,7 @@ def read_records_100(path: Path) -> np.ndarray:
     Raises DataError for a size that is not a multiple of 3,074, and for a label out of range.
     """
     content = Content.of_file(path, DAMAGED_100)
-    data = content.rest()
+    data = content.rest(MAX_RECORDS)
     if len(data) == 0 or len(data) % (RECORD + 1):
         raise content.error(f"whole records of {RECORD + 1} bytes", f"{len(data)} bytes")
     records = np.frombuffer(data, np.uint8).reshape(-1, RECORD + 1)

@@ -42,10 +42,11 @@ _HEADER_ERRORS = SyntaxError, TypeError, OverflowError, RecursionError, MemoryEr
 # Names of files. The patterns are compiled at first use, not in every start.
 
 _TYPES = {kind.name: kind for kind in dt.ALL} | {"kNumberType" + kind.name: kind for kind in dt.ALL}
-_SYNC = r"(.+)_(input|output)_(\d+)_shape_(\d+(?:_\d+)*)_([A-Za-z]+\d*)_([A-Za-z0-9_]+)\.bin"
-_ASYNC = r"([^.]+)\.([^.]+)\.(\d+)(?:\.(\d+))?\.(\d+)"
+_N = r"\d{1,20}"  # Python converts no numbers of thousands of digits, which `mapping.csv` may have
+_SYNC = rf"(.+)_(input|output)_({_N})_shape_({_N}(?:_{_N})*)_([A-Za-z]+\d*)_([A-Za-z0-9_]+)\.bin"
+_ASYNC = rf"([^.]+)\.([^.]+)\.({_N})(?:\.({_N}))?\.({_N})"
 # MindSpore 2.x adds the element type after the format.
-_NPY = r"(.+)\.(input|output)\.(\d+)\.([A-Za-z0-9_]+)(?:\.[A-Za-z]+\d*)?\.npy"
+_NPY = rf"(.+)\.(input|output)\.({_N})\.([A-Za-z0-9_]+)(?:\.[A-Za-z]+\d*)?\.npy"
 
 
 class SyncName(NamedTuple):

@@ -1,5 +1,6 @@
 """Arrays of numpy: values, ways to divide them, new files, and files that are damaged or hostile."""
 
+import errno
 import io
 import zipfile
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from tables import table
 import runner.dataset as ds
 from runner.dataset.readers import arrays as npy_content, arrays as npz_arrays
 from runner.dataset.samples import RowSource
-from runner.errors import ConfigError, DataError, RunnerError
+from runner.errors import ConfigError, DataError, RunnerError, StorageError
 
 RNG = np.random.default_rng(5)
 X, Y = RNG.normal(size=(30, 4, 2)), np.arange(30) % 3
@@ -215,6 +216,36 @@ def test_headers_are_checked_before_memory_is_taken(tmp_path, shape) -> None:
             opened(path, test_fraction=0.2)
         assert caught.value.exit_code in (2, 7)
         assert "x" in str(caught.value)
+
+
+def test_names_are_checked_before_an_array_is_read(tmp_path, monkeypatch) -> None:
+    path = saved(tmp_path / "arrays.npz", x_train=np.ones((4, 2)), y_train=np.arange(4), x_test=np.ones((4, 2)))
+    read: list[str] = []
+    monkeypatch.setattr(npz_arrays.NpzFile, "read", recorded(npz_arrays.NpzFile.read, read))
+    with pytest.raises(ConfigError) as caught:
+        opened(path, "test")
+    assert caught.value.rows["array"] == "y_test"
+    assert read == ["y_train", "y_test"]
+
+
+def recorded(function: Callable[[object, str], object], calls: list[str]) -> Callable[[object, str], object]:
+    def call(self: object, name: str) -> object:
+        calls.append(name)
+        return function(self, name)
+
+    return call
+
+
+def test_a_file_that_cannot_be_mapped(tmp_path, monkeypatch) -> None:
+    folder = saved(tmp_path / "arrays", x=np.ones((4, 2)), y=np.arange(4))
+
+    def refused(*given: object) -> None:
+        raise OSError(errno.ENODEV, "No such device")
+
+    monkeypatch.setattr(np, "memmap", refused)
+    with pytest.raises(StorageError, match="cannot map a file into memory") as caught:
+        opened(folder, test_fraction=0.5)
+    assert caught.value.rows["reason"] == "No such device"
 
 
 def test_a_compressed_bomb(tmp_path) -> None:

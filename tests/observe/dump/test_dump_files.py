@@ -63,6 +63,19 @@ def test_names_belong_to_one_format(format):
         assert not any(one.parse(file.name + ".txt", 24) for one in FORMATS)
 
 
+def test_numbers_that_python_does_not_convert_are_no_names():
+    """`mapping.csv` may have names of any length."""
+    nines = "9" * 5000
+    sync = (
+        f"Add_input_0_shape_{nines}_Float32_DefaultFormat.bin",
+        f"Add_input_{nines}_shape_1_Float32_DefaultFormat.bin",
+    )
+    operators = f"Add.a.{nines}.0.7", f"Add.a.0.{nines}.7", f"Add.a.0.0.{nines}"
+    npy = *(f"{name}.input.0.DefaultFormat.npy" for name in operators), f"Add.a.0.0.7.input.{nines}.DefaultFormat.npy"
+    for name in (*sync, *operators, *npy):
+        assert [one for one in FORMATS if one.parse(name, 4)] == []
+
+
 def test_settings_offer_the_asynchronous_formats():
     assert tuple(ASYNCHRONOUS) == FILE_FORMATS == rule_of(AsyncDump, "file_format").choices
     assert AsyncDump().file_format == FILE_FORMATS[0]
