@@ -11,17 +11,15 @@ import os
 import re
 import resource
 import shutil
-import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
 import fuzz
 import pytest
-from patience import PATIENCE
+from patience import PATIENCE, not_for_ever
 from run_folders import leave
 from soak import SOAK, thinned
 from tables import check_rows, table
@@ -83,22 +81,6 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(experiment, name, lambda request: {**summary, "run_dir": str(request.folder)})
     monkeypatch.setattr(SweepPlan, "run", lambda *given: None)
     monkeypatch.setenv("SECRET", "do-not-show")
-
-
-@contextlib.contextmanager
-def not_for_ever(words: object) -> Iterator[None]:
-    """Inside, what waits for ever fails."""
-
-    def stop(number: int, frame: object) -> None:
-        raise AssertionError(f"hangs: {words!r}")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(int(PATIENCE))
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def call(words: list[str], place: Path) -> tuple[int, str]:

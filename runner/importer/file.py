@@ -10,16 +10,20 @@ import os
 import re
 import sys
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from itertools import chain, repeat
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO
 
 import numpy as np
 import onnx
+import onnx.checker
 import onnx.inliner
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # of the parser in `onnx`
+from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped]  # of the parser in `onnx`
 from onnx import numpy_helper
 
 from runner import dtype as dt
@@ -208,7 +212,7 @@ class ExternalData:
             raise error.add(tensor=name, model=self.model) from None
 
     def _path(self, name: str, location: str) -> Path:
-        path = Path(os.path.realpath(self.folder / location))
+        path = Path(os.path.realpath(self.folder / location.partition("\0")[0]))
         if not location or os.path.isabs(location) or "\0" in location or self.folder not in path.parents:
             what = "external data are outside of the model's directory"
             raise DataError(what, tensor=name, location=repr(location), model=self.model, allowed=ALLOWED)
@@ -235,36 +239,78 @@ class ExternalData:
         return np.frombuffer(data, dtype)
 
 
+# The nodes of an ONNX model, also those in graphs inside of nodes.
+
+
+def every(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """The nodes, and those of the graphs inside of them."""
+    for node in nodes:
+        yield node
+        for graph in _graphs(node):
+            yield from every(graph.node)
+
+
+def _tensors(nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.TensorProto]:
+    """The tensors in the nodes, and in those of the graphs inside of them."""
+    for node in every(nodes):
+        for attribute in node.attribute:
+            yield from (attribute.t, *attribute.tensors) if attribute.HasField("t") else attribute.tensors
+        for graph in _graphs(node):
+            yield from graph.initializer
+
+
+def _graphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    for attribute in node.attribute:
+        yield from (attribute.g, *attribute.graphs) if attribute.HasField("g") else attribute.graphs
+
+
+def _text(node: onnx.NodeProto) -> str:
+    return f"{node.op_type}({', '.join(node.input)}) -> {', '.join(node.output)}"
+
+
 # The local functions of an ONNX model, which `onnx` inlines once it is known that none calls itself.
 
 MOST_INLINED = 20_000
-Key = tuple[str, str]
+Key = tuple[str, str, str]  # domain, name and overload
 
 
-def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model without local functions. Raises DataError for functions that call each other in a circle."""
-    if not model.functions:
-        return model
-    calls = {(f.domain, f.name): list(_called(f.node)) for f in model.functions}
+def require_calls(model: onnx.ModelProto) -> None:
+    """Raise DataError for functions that call each other in a circle or have too many nodes, and for calls that do not
+    fit their function."""
+    functions = {(f.domain, f.name, f.overload): f for f in model.functions}
+    calls = {key: list(_called(f.node)) for key, f in functions.items()}
     sizes: dict[Key, int] = {}
     try:
         for key in TopologicalSorter(calls).static_order():
             sizes[key] = 1 + sum(sizes.get(inner, 1) for inner in calls.get(key, []))
     except CycleError as error:
-        names = " -> ".join(".".join(key) for key in error.args[1])
+        names = " -> ".join(".".join(filter(None, key)) for key in error.args[1])
         raise DataError("functions of an ONNX file call each other in a circle", functions=names) from None
     total = sum(sizes.get(key, 1) for key in _called(model.graph.node))
-    if total > MOST_INLINED:
+    if functions and total > MOST_INLINED:
         rows = {"nodes": total, "allowed": f"at most {MOST_INLINED}"}
         raise DataError("the functions of an ONNX file have too many nodes", **rows)
-    return onnx.inliner.inline_local_functions(model)
+    for nodes in (model.graph.node, *(f.node for f in functions.values())):
+        for node in every(nodes):
+            if function := functions.get((node.domain, node.op_type, node.overload)):
+                _require_call(node, function)
 
 
-def _called(nodes: object) -> Iterator[Key]:
-    for node in nodes:  # type: ignore[attr-defined]
-        yield node.domain, node.op_type
-        for attribute in node.attribute:
-            yield from _called(attribute.g.node)
+def _called(nodes: Iterable[onnx.NodeProto]) -> Iterator[Key]:
+    return ((node.domain, node.op_type, node.overload) for node in every(nodes))
+
+
+def _require_call(node: onnx.NodeProto, function: onnx.FunctionProto) -> None:
+    where = {"node": node.name or None, "function": f"{function.domain}.{function.name}"}
+    for label, given, declared in (("inputs", node.input, function.input), ("outputs", node.output, function.output)):
+        if len(given) > len(declared):
+            what = f"a function is called with other {label} than it has"
+            raise DataError(what, **where, given=len(given), allowed=f"at most {len(declared)}")
+    known = [*function.attribute, *(attribute.name for attribute in function.attribute_proto)]
+    for attribute in node.attribute:
+        if attribute.name not in known:
+            rows = known_names(attribute.name, known) if known else {"allowed": "none"}
+            raise ConfigError("a function has no such attribute", **where, attribute=attribute.name, **rows)
 
 
 # The attributes that ONNX declares for its operators.
@@ -273,7 +319,8 @@ Kinds = onnx.AttributeProto
 
 
 def require_attributes(proto: onnx.NodeProto, domain: str, opset: int, name: str) -> None:
-    """Raise ConfigError for an attribute that its operator does not declare, or declares with another type."""
+    """Raise ConfigError for an attribute that its operator does not declare, or declares with another type, and for one
+    that it needs and has not."""
     declared = _declared(proto.op_type, domain, opset)
     where = {"node": name, "operator": f"{proto.op_type}, opset {opset}"}
     if declared is None:
@@ -288,6 +335,9 @@ def require_attributes(proto: onnx.NodeProto, domain: str, opset: int, name: str
             types = {"given": _label(attribute.type), "allowed": _label(expected)}
             what = "an attribute has another type than ONNX declares"
             raise ConfigError(what, **where, attribute=attribute.name, **types)
+    given = {attribute.name for attribute in proto.attribute}
+    if missing := [key for key, attribute in declared.items() if attribute.required and key not in given]:
+        raise ConfigError("an attribute is missing", **where, attribute=missing[0])
 
 
 def default_of(node: OnnxNode, name: str) -> Any:
@@ -314,33 +364,194 @@ def _label(kind: int) -> str:
 # The order of the nodes of an ONNX graph, which damaged or hand-written files do not keep.
 
 
-def in_order(nodes: Sequence[OnnxNode], known: Iterable[str]) -> tuple[OnnxNode, ...]:
-    """The nodes so that each reads what is `known` or what earlier ones write; their order in the file where it can be.
+def put_in_order(graph: onnx.GraphProto) -> None:
+    """Sort the nodes, also in graphs inside of them, so that each reads what is known or what earlier ones write; their
+    order in the file stays where it can.
 
     Raises DataError for two nodes that write one name, and for nodes that read their own results.
     """
+    for node in graph.node:
+        for inner in _graphs(node):
+            put_in_order(inner)
     writers: dict[str, int] = {}
-    for k, node in enumerate(nodes):
-        for name in filter(None, node.outputs):
+    for k, node in enumerate(graph.node):
+        for name in filter(None, node.output):
             if name in writers:
-                rows = {"value": name, "first": nodes[writers[name]], "second": node}
+                rows = {"value": name, "first": _text(graph.node[writers[name]]), "second": _text(node)}
                 raise DataError("two nodes write one value", **rows)
             writers[name] = k
-    for name in known:
-        if name in writers:
-            raise DataError("a node writes an input or an initializer", value=name, node=nodes[writers[name]])
-    return tuple(nodes[k] for k in _order(nodes, writers))
+    for value in (*graph.input, *graph.initializer):
+        if value.name in writers:
+            rows = {"value": value.name, "node": _text(graph.node[writers[value.name]])}
+            raise DataError("a node writes an input or an initializer", **rows)
+    order = _order(graph.node, writers)
+    if order != [*range(len(order))]:
+        _replace(graph.node, [graph.node[k] for k in order])
 
 
-def _order(nodes: Sequence[OnnxNode], writers: dict[str, int]) -> Iterable[int]:
-    waits = {k: {writers[name] for name in node.reads if name in writers} for k, node in enumerate(nodes)}
+def _replace(messages: Any, kept: Iterable[Message]) -> None:
+    """Replace the messages of a list by others, which may be some of them."""
+    copies = deepcopy([*kept])
+    del messages[:]
+    messages.extend(copies)
+
+
+def _order(nodes: Sequence[onnx.NodeProto], writers: Mapping[str, int]) -> list[int]:
+    waits = {k: {writers[name] for name in _read(node) if name in writers} for k, node in enumerate(nodes)}
     if all(before < k for k, others in waits.items() for before in others):
-        return waits
+        return [*waits]
     try:
         return list(TopologicalSorter(waits).static_order())
     except CycleError as error:
-        rows = {"nodes": some([str(nodes[k]) for k in reversed(error.args[1])], 6)}
+        rows = {"nodes": some([_text(nodes[k]) for k in reversed(error.args[1])], 6)}
         raise DataError("the graph has a cycle", **rows) from None
+
+
+def _read(node: onnx.NodeProto) -> set[str]:
+    """The names that a node reads, also those that its graphs read from outside."""
+    found = set(node.input)
+    for graph in _graphs(node):
+        written = {name for inner in graph.node for name in inner.output}
+        written |= {value.name for value in (*graph.input, *graph.initializer)}
+        found |= {value.name for value in graph.output}.union(*map(_read, graph.node)) - written
+    return found
+
+
+# What ONNX does not allow. It is refused before a file is read any further.
+
+LARGE_BYTES = 1 << 20  # of a tensor that the checker does not get
+UNKNOWN = "runner.unknown"  # the domain of operators that ONNX does not know, which are refused with their reasons
+_CONTEXT = re.compile(r"Name: (.*?) OpType: (\w*)")  # of the node, in what the checker says
+
+
+def valid(model: onnx.ModelProto, opsets: Mapping[str, int]) -> onnx.ModelProto:
+    """The model with its nodes in order, and without local functions.
+
+    Raises DataError and ConfigError for what ONNX does not allow.
+    """
+    for tensor in (*model.graph.initializer, *_tensors(model.graph.node)):
+        if tensor.data_type != onnx.TensorProto.STRING:
+            require_elements(tensor)
+    put_in_order(model.graph)
+    require_calls(model)
+    for number, node in enumerate(every(model.graph.node), start=1):
+        domain = _domain(node)
+        require_attributes(node, domain, opsets.get(domain, 0), node.name or f"{node.op_type}_{number}")
+    _check(model)
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
+        _check(model)
+    return model
+
+
+def _check(model: onnx.ModelProto) -> None:
+    """Raise DataError for what ONNX's checker refuses."""
+    try:
+        onnx.checker.check_model(_for_checker(model))
+    except onnx.checker.ValidationError as refusal:
+        reason, _, context = str(refusal).partition("\n\n")
+        node, operator = found.groups() if (found := _CONTEXT.search(context)) else (None, None)
+        rows = {"node": node or None, "operator": operator or None, "reason": reason, "repair": REPAIR}
+        raise DataError("ONNX's checker refuses an ONNX file", **rows) from None
+
+
+def _for_checker(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model without what the checker refuses, or cannot know, and a file may have: the version from before
+    initializers without inputs, which ONNX's converter of opsets keeps; values of unknown shape; operators that have
+    refusals of their own; large tensors and those in other files, of which it gets names and types."""
+    graph = onnx.GraphProto(name=model.graph.name, node=model.graph.node)
+    for name in ("input", "output", "value_info", "sparse_initializer"):
+        getattr(graph, name).MergeFrom(getattr(model.graph, name))
+    graph.initializer.extend(map(_small, model.graph.initializer))
+    for value in (*graph.input, *graph.output):
+        if value.type.HasField("tensor_type"):
+            value.type.tensor_type.shape.SetInParent()
+    copy = onnx.ModelProto(graph=graph, opset_import=model.opset_import, functions=model.functions)
+    copy.metadata_props.MergeFrom(model.metadata_props)
+    if model.HasField("ir_version"):
+        copy.ir_version = 4 if model.ir_version == 3 else model.ir_version
+    copy.opset_import.add(domain=UNKNOWN, version=1)
+    inner = [*chain(copy.graph.node, *(function.node for function in copy.functions))]
+    for node in every(inner):
+        if not _domain(node) and node.op_type and not onnx.defs.has(node.op_type):
+            node.domain = UNKNOWN
+    for tensor in _tensors(inner):
+        tensor.CopyFrom(_small(tensor))
+    return copy
+
+
+def _small(tensor: onnx.TensorProto) -> onnx.TensorProto:
+    if tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.ByteSize() > LARGE_BYTES:
+        return onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=[0])
+    return tensor
+
+
+def _domain(node: onnx.NodeProto) -> str:
+    return "" if node.domain == "ai.onnx" else str(node.domain)
+
+
+# The element types that ONNX allows for the operands of its operators.
+
+
+@dataclass(frozen=True)
+class _Formal:
+    """An input or output of an operator: its type parameter, the types allowed, and whether it stands for many values
+    that need not have one type."""
+
+    parameter: str
+    types: frozenset[str]
+    is_mixed: bool
+
+
+def require_types(graph: OnnxGraph, outer: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Raise DataError for an operand of an element type that its operator does not take, or of another than those with
+    which it must agree; types that do not follow from those of inputs and weights are not compared."""
+    kinds = {**outer, **{name: _kind(array.dtype) for name, array in graph.initializers.items()}}
+    kinds |= {value.name: _kind(value.dtype.numpy) for value in graph.inputs if value.dtype}
+    for node in graph.nodes:
+        for inner in node.graphs:
+            require_types(inner, kinds)
+        if (formal := _formal(node.op_type, node.domain, node.opset)) is None:
+            continue
+        bound: dict[str, str] = {}
+        for name, parameter in zip(node.inputs, _repeated(formal[0]), strict=False):
+            if name in kinds:
+                _require_type(node, name, kinds[name], parameter, bound)
+        for name, parameter in zip(node.outputs, _repeated(formal[1]), strict=False):
+            if len(parameter.types) == 1:
+                kinds[name] = min(parameter.types)
+            elif parameter.parameter in bound and not parameter.is_mixed:
+                kinds[name] = bound[parameter.parameter]
+
+
+def _require_type(node: OnnxNode, name: str, kind: str, formal: _Formal, bound: dict[str, str]) -> None:
+    where = {"node": node.name, "operator": f"{node.op_type}, opset {node.opset}", "value": name, "type": kind}
+    if kind not in formal.types:
+        allowed = ", ".join(sorted(formal.types))
+        raise DataError("a node reads an element type that its operator does not take", **where, allowed=allowed)
+    if not formal.is_mixed and bound.setdefault(formal.parameter, kind) != kind:
+        what = "a node reads different element types where its operator needs one"
+        raise DataError(what, **where, allowed=bound[formal.parameter])
+
+
+def _repeated(formal: tuple[_Formal, ...]) -> Iterator[_Formal]:
+    return chain(formal, repeat(formal[-1])) if formal else iter(())
+
+
+@cache
+def _formal(operator: str, domain: str, opset: int) -> tuple[tuple[_Formal, ...], tuple[_Formal, ...]] | None:
+    """The inputs and outputs of an operator; None for one of which ONNX declares nothing."""
+    try:
+        schema = onnx.defs.get_schema(operator, opset, domain)
+    except onnx.defs.SchemaError:
+        return None
+    sides = schema.inputs, schema.outputs
+    made = [tuple(_Formal(x.type_str, frozenset(x.types), not x.is_homogeneous) for x in side) for side in sides]
+    return made[0], made[1]
+
+
+def _kind(dtype: np.dtype[Any]) -> str:
+    return f"tensor({onnx.TensorProto.DataType.Name(onnx.helper.np_dtype_to_tensor_dtype(dtype)).lower()})"
 
 
 # Files and their messages.
@@ -348,6 +559,7 @@ def _order(nodes: Sequence[OnnxNode], writers: dict[str, int]) -> Iterable[int]:
 MAX_BYTES = (1 << 31) - 1  # of protobuf
 MOST_NODES = 20_000
 OLDEST_OPSET = 9
+MOST_OPSET = (1 << 31) - 1  # of a domain that `onnx` does not know
 REPAIR = "export it again, or copy the file again"
 
 
@@ -359,20 +571,29 @@ def read_model(path: Path) -> OnnxGraph:
     """
     model = _parsed(path, read_bytes(path, MAX_BYTES))
     try:
-        graph = _Reader(path, _opsets(model)).main_graph(inlined(model).graph)
+        opsets = _opsets(model)
+        graph = _Reader(path, opsets).main_graph(valid(model, opsets).graph)
+        require_types(graph)
         return replace(graph, producer=model.producer_name, signature=_signature(model.graph))
     except (ConfigError, DataError) as error:
         raise error.add(file=path) from None
 
 
 def with_all_outputs(path: Path, names: Sequence[str]) -> bytes:
-    """The serialised model of a file that `read_model` has read, with these values as outputs.
+    """The serialised model of a file that `read_model` has read, with these values as outputs, and what they need.
 
     Raises ConfigError when it is too large for one message.
     """
-    model = onnx.load(str(path))
-    del model.graph.output[:]
-    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    loaded = onnx.load(str(path))
+    model = valid(loaded, _opsets(loaded))
+    needed, kept = set(names), []
+    for node in reversed(model.graph.node):
+        if needed.intersection(node.output):
+            kept.append(node)
+            needed |= _read(node)
+    _replace(model.graph.node, kept[::-1])
+    _replace(model.graph.input, [value for value in model.graph.input if value.name in needed])
+    _replace(model.graph.output, [onnx.ValueInfoProto(name=name) for name in names])
     if model.ByteSize() > MAX_BYTES:
         raise ConfigError("a model above 2 GiB cannot be executed with all values", file=path, bytes=model.ByteSize())
     return bytes(model.SerializeToString())
@@ -386,25 +607,45 @@ def _parsed(path: Path, data: bytes) -> onnx.ModelProto:
     except (DecodeError, ValueError) as reason:
         what = "not an ONNX file, or a damaged one"
         raise DataError(what, file=path, reason=reason, bytes=len(data), repair=REPAIR) from None
+    _require_text(path, model)
     if not model.HasField("graph") or not model.graph.node:
         raise DataError("an ONNX file without a graph", file=path, bytes=len(data), repair=REPAIR)
-    count = len(model.graph.node) + sum(len(function.node) for function in model.functions)
+    count = sum(1 for _ in every(chain(model.graph.node, *(function.node for function in model.functions))))
     if count > MOST_NODES:
         raise ConfigError("an ONNX file with too many nodes", file=path, nodes=count, allowed=f"at most {MOST_NODES}")
     return model
 
 
+def _require_text(path: Path, message: Message) -> None:
+    """Raise DataError for a text that is not UTF-8, which protobuf's fastest parser returns as bytes."""
+    for kind, value in message.ListFields():
+        values = [value] if isinstance(value, str | bytes | Message) else value
+        if kind.type == kind.TYPE_STRING and (wrong := [text for text in values if isinstance(text, bytes)]):
+            rows = {"field": kind.full_name, "value": repr(wrong[0][:80]), "repair": REPAIR}
+            raise DataError("a text in an ONNX file is not UTF-8", file=path, **rows)
+        for inner in values if kind.type == kind.TYPE_MESSAGE else ():
+            _require_text(path, inner)
+
+
 def _opsets(model: onnx.ModelProto) -> dict[str, int]:
-    """The opset of each domain. Raises ConfigError for one below 9, or above the newest that `onnx` knows."""
-    opsets = {entry.domain: entry.version for entry in model.opset_import}
-    opsets[""] = opsets.get("", opsets.pop("ai.onnx", 0))
-    if 0 < opsets[""] < OLDEST_OPSET:
-        allowed, repair = f"{OLDEST_OPSET} and newer", "onnx.version_converter.convert_version(model, 13)"
-        raise ConfigError("the opset of an ONNX file is too old", opset=opsets[""], allowed=allowed, repair=repair)
-    newest = onnx.defs.onnx_opset_version()
-    if opsets[""] > newest:
-        allowed, repair = f"{OLDEST_OPSET} to {newest}, which onnx {onnx.__version__} knows", "pip install -U onnx"
-        raise ConfigError("the opset of an ONNX file is too new", opset=opsets[""], allowed=allowed, repair=repair)
+    """The opset of each domain. Raises ConfigError for one of ONNX below 9, and for those that `onnx` does not know."""
+    opsets: dict[str, int] = {}
+    for entry in model.opset_import:
+        domain = "" if entry.domain == "ai.onnx" else entry.domain
+        if domain in opsets:
+            raise DataError("an ONNX file has two opsets of one domain", domain=domain or "ai.onnx", repair=REPAIR)
+        opsets[domain] = entry.version
+    versions = onnx.defs.C.schema_version_map()
+    for domain, opset in opsets.items():
+        first, newest = versions.get(domain, (1, MOST_OPSET))
+        first = first if domain else OLDEST_OPSET
+        rows = {"domain": domain or "ai.onnx", "opset": opset}
+        if opset < first:
+            allowed, repair = f"{first} and newer", "onnx.version_converter.convert_version(model, 13)"
+            raise ConfigError("the opset of an ONNX file is too old", **rows, allowed=allowed, repair=repair)
+        if opset > newest:
+            allowed, repair = f"{first} to {newest}, which onnx {onnx.__version__} knows", "pip install -U onnx"
+            raise ConfigError("the opset of an ONNX file is too new", **rows, allowed=allowed, repair=repair)
     return opsets
 
 
@@ -439,8 +680,6 @@ class _Reader:
     def graph(self, proto: onnx.GraphProto) -> OnnxGraph:
         arrays: dict[str, np.ndarray] = {}
         for tensor in proto.initializer:
-            if tensor.name in arrays:
-                raise DataError("two initializers have one name", value=tensor.name)
             if tensor.data_type != onnx.TensorProto.STRING:  # which only labels of classifiers are
                 arrays[tensor.name] = self._array(tensor)
         if proto.sparse_initializer:
@@ -454,18 +693,15 @@ class _Reader:
             else:
                 nodes.append(node)
         inputs = tuple(_value(x) for x in proto.input if x.name not in weights)  # old files list initializers there
-        ordered = in_order(nodes, [*arrays, *(x.name for x in inputs)])
-        return OnnxGraph(
-            proto.name, ordered, arrays, inputs, tuple(map(_value, proto.output)), weights, self.external.files
-        )
+        outputs = tuple(map(_value, proto.output))
+        return OnnxGraph(proto.name, tuple(nodes), arrays, inputs, outputs, weights, self.external.files)
 
     def _nodes(self, protos: Sequence[onnx.NodeProto]) -> Iterator[OnnxNode]:
         for proto in protos:
             self.count += 1
-            domain = "" if proto.domain == "ai.onnx" else proto.domain
+            domain = _domain(proto)
             name = proto.name or f"{proto.op_type}_{self.count}"
             opset = self.opsets.get(domain, 0)
-            require_attributes(proto, domain, opset, name)
             attributes = {a.name: self._attribute(a) for a in proto.attribute}
             names = tuple(proto.input), tuple(proto.output)
             notes = {entry.key.removeprefix(TORCH): entry.value for entry in proto.metadata_props}
@@ -474,6 +710,9 @@ class _Reader:
             yield OnnxNode(plain, proto.op_type, domain, opset, *names, attributes, self.count, _layer(notes), call)
 
     def _attribute(self, proto: onnx.AttributeProto) -> Any:
+        if proto.ref_attr_name:
+            rows = {"attribute": proto.name, "value": proto.ref_attr_name}
+            raise DataError("an attribute refers to one of a function, outside of a function", **rows)
         match proto.type:
             case Kinds.FLOAT:
                 return proto.f
@@ -502,18 +741,11 @@ class _Reader:
         return replace(graph, initializers={}, weights=()).renamed(names)
 
     def _array(self, tensor: onnx.TensorProto) -> np.ndarray:
-        """The elements of a tensor. Raises DataError when their number is not that of its shape."""
-        shape = tuple(tensor.dims)
-        kind = _element_type(tensor.data_type, tensor.name)
-        if any(n < 0 for n in shape) or math.prod(shape) > sys.maxsize // 16:
-            raise DataError("a tensor has an impossible shape", tensor=tensor.name, shape=shape)
+        """The elements of a tensor."""
+        kind, shape = require_elements(tensor), tuple(tensor.dims)
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             entries = {entry.key: entry.value for entry in tensor.external_data}
             return self.external.array(tensor.name, kind, shape, entries)
-        found = _length(tensor, kind)
-        if found != math.prod(shape):
-            rows = {"tensor": tensor.name, "shape": shape, "expected": math.prod(shape), "found": found}
-            raise DataError("a tensor has another number of elements than its shape", **rows, repair=REPAIR)
         return np.asarray(numpy_helper.to_array(tensor))
 
 
@@ -533,25 +765,51 @@ def _layer(notes: Mapping[str, str]) -> str:
     return steps[-2].strip("'") if len(steps) > 1 else ""
 
 
-def _length(tensor: onnx.TensorProto, kind: np.dtype[Any]) -> int:
-    """How many elements the message of a tensor has."""
+KINDS = frozenset(kind.numpy.name for kind in dt.ALL)
+MOST_AXES = 32  # of an array in numpy 1
+FIELDS = "float_data", "double_data", "int32_data", "int64_data", "uint64_data", "string_data"
+
+
+def require_elements(tensor: onnx.TensorProto) -> np.dtype[Any]:
+    """The element type of a tensor. Raises DataError when it has not the elements of its shape and type, ConfigError
+    for a type that no operator here has."""
+    kind, shape = _element_type(tensor.data_type, tensor.name), tuple(tensor.dims)
+    rows = {"tensor": tensor.name, "shape": shape}
+    _require_shape("a tensor has an impossible shape", shape, tensor=tensor.name)
+    if tensor.HasField("segment"):
+        raise DataError("a tensor in segments, which no exporter makes", **rows, repair=REPAIR)
+    fields = {name: count for name in FIELDS if (count := len(getattr(tensor, name)))}
+    own = onnx.helper.tensor_dtype_to_field(tensor.data_type)
+    if fields and (len(fields) > 1 or own not in fields or tensor.HasField("raw_data")):
+        allowed = f"raw_data, or {own}"
+        raise DataError("a tensor has its elements in another field than their type has", **rows, allowed=allowed)
+    found, size = fields.get(own, 0), math.prod(shape)
     if tensor.HasField("raw_data"):
-        return len(tensor.raw_data) // kind.itemsize if len(tensor.raw_data) % kind.itemsize == 0 else -1
-    packed = tensor.float_data, tensor.double_data, tensor.int32_data, tensor.int64_data, tensor.uint64_data
-    return max(map(len, packed))
+        found = len(tensor.raw_data) // kind.itemsize if len(tensor.raw_data) % kind.itemsize == 0 else -1
+    if found != size and tensor.data_location != onnx.TensorProto.EXTERNAL:
+        what = "a tensor has another number of elements than its shape"
+        raise DataError(what, **rows, expected=size, found=found, repair=REPAIR)
+    return kind
+
+
+def _require_shape(what: str, shape: Sequence[int], **where: str) -> None:
+    """Raise DataError for a shape that no array can have."""
+    bytes_at_most = math.prod(max(n, 1) for n in shape) * 16
+    if len(shape) > MOST_AXES or any(n < 0 for n in shape) or bytes_at_most > sys.maxsize:
+        allowed = f"at most {MOST_AXES} axes and {sys.maxsize} bytes"
+        raise DataError(what, **where, shape=tuple(shape), allowed=allowed, repair=REPAIR)
 
 
 def _element_type(code: int, name: str) -> np.dtype[Any]:
     """Raises ConfigError for element types that no operator here has."""
-    kinds = {kind.numpy.name for kind in dt.ALL}
     try:
         found = onnx.helper.tensor_dtype_to_np_dtype(code)
     except (KeyError, ValueError):
         found = None
-    if found is None or found.name not in kinds:
+    if found is None or found.name not in KINDS:
         label = onnx.TensorProto.DataType.Name(code) if code in onnx.TensorProto.DataType.values() else code
         hint = "a model in Float32; of a quantized model, the original" if re.search("INT4|FLOAT", str(label)) else None
-        allowed = ", ".join(sorted(kinds))
+        allowed = ", ".join(sorted(KINDS))
         raise ConfigError("an element type is not supported", tensor=name, value=label, allowed=allowed, hint=hint)
     return found
 
@@ -565,6 +823,8 @@ def _value(proto: onnx.ValueInfoProto) -> OnnxValue:
     shape = None
     if tensor.HasField("shape"):
         dims = tensor.shape.dim
+        lengths = [dim.dim_value for dim in dims]
+        _require_shape("an input or output has an impossible shape", lengths, value=proto.name)
         shape = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in dims)
     return OnnxValue(proto.name, dt.of(kind) if kind is not None else None, shape)
 

@@ -359,7 +359,7 @@ class NodeCall:
             outputs = list(self._apply(inputs))
             self._check_batch(inputs, outputs)
         for name, output in zip(self.node.outputs, outputs, strict=False):
-            if output is not None:
+            if name and output is not None:
                 values[name] = output
 
     def _check_batch(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:

@@ -29,6 +29,7 @@ ROWS = 2, 3  # of batches
 LENGTHS = 32, 8, 224, 64, 16, 28, 128, 299  # of other free axes, as images and texts have them; all are tried alike
 MOST_TRACED = 20_000  # nodes in all trials of lengths
 MOST_NODES = 2_000  # of files whose step is lowered whole and for all batches, in a few seconds
+MOST_LOWERED = 10_000  # nodes of a step that is lowered whole: of a recurrent layer, 260 steps
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def _certain(found: Sequence[tuple[Mapping[str, int], Sequence[RunnerError]]]) -
 def _lengths(network: OnnxNetwork) -> Sequence[int]:
     """The lengths to try, as many as take a few seconds: frequent ones, those of weights, all small ones."""
     of_weights = sorted({n for weight in network.get_parameters() for n in weight.shape} - {1})
-    count = max(2, MOST_TRACED // len(network.graph.all_nodes()))
+    count = max(2, MOST_TRACED // max(1, len(network.graph.all_nodes())))
     return [*dict.fromkeys([*LENGTHS, *of_weights, *range(2, 65), 1])][:count]
 
 
@@ -129,10 +130,11 @@ class _MeanSquare(Cell):
 def _errors_of_step(network: OnnxNetwork, types: Sequence[TensorType]) -> list[RunnerError]:
     try:
         step = nn.TrainOneStepCell(_MeanSquare(network), nn.Momentum(network.trainable_params(), 0.01, 0.9))
-        if _is_small(network):
-            Program(step.set_train().construct, types, Device(threads=1), "train_step")
+        graph = trace(step.set_train().construct, types, "train_step")
+        if _is_small(network) and len(graph.nodes) <= MOST_LOWERED:
+            Program(step.construct, types, Device(threads=1), "train_step")
         else:
-            lower(_of_each_kind(trace(step.set_train().construct, types, "train_step")))
+            lower(_of_each_kind(graph))
     except RunnerError as error:
         return [error]
     return []

@@ -1,7 +1,9 @@
 """The values in a pickle file of dicts, lists, text, numbers and arrays, read without executing anything.
 
 A pickle is a program for a stack machine. `read_pickle` has the part of its instructions that builds plain values, and
-recognizes the calls by which numpy writes an array; any other call is an error. Source: Lib/pickletools.py of Python.
+recognizes the calls by which numpy writes an array; any other call is an error. A small file can name one value many
+times, so no value of a file is compared, hashed or printed but texts, bytes and numbers. Source: Lib/pickletools.py of
+Python.
 `read_batches` reads the Python version of CIFAR-10 and CIFAR-100, which converters into MindRecord take.
 """
 
@@ -16,6 +18,8 @@ from runner.dataset.readers.mnist_cifar import SIDE, Content, damaged
 from runner.errors import DataError
 
 MAX_DEPTH = 32  # of containers inside each other
+MOST_INSTRUCTIONS = 2_000_000  # six times those of CIFAR-100; each makes one value of some 60 bytes
+MOST_BITS = 256  # of a whole number
 _REPAIR = "unpack the file again from the archive of its publisher"
 _ELEMENTS = ("u1", "i1", "i2", "i4", "i8")
 _NUMPY = ("numpy.core.", "numpy._core.")
@@ -25,6 +29,7 @@ _OLD_TEXTS = ("STRING", "BINSTRING", "SHORT_BINSTRING")  # of Python 2, where th
 _BYTES = ("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8")
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _TUPLES = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+_KEYS = str, bytes, int, float, bool
 _PUTS, _GETS = ("PUT", "BINPUT", "LONG_BINPUT"), ("GET", "BINGET", "LONG_BINGET")
 
 
@@ -49,9 +54,10 @@ def read_pickle(path: Path) -> Any:
     arrays of whole numbers.
     """
     content = Content.of_file(path, _REPAIR)
-    machine = _Machine(content.error)
     try:
-        for code, argument, _ in pickletools.genops(bytes(content.rest())):
+        data = bytes(content.rest())
+        machine = _Machine(content.error, len(data))
+        for code, argument, _ in pickletools.genops(data):
             machine.step(code.name, argument)
         return machine.result()
     except DataError:
@@ -63,8 +69,10 @@ def read_pickle(path: Path) -> Any:
 class _Machine:
     """The stack, the values that instructions can refer to again, and the marks of containers."""
 
-    def __init__(self, error: Callable[[str, str], DataError]) -> None:
+    def __init__(self, error: Callable[[str, str], DataError], size: int) -> None:
         self._error = error
+        self._instructions_left = MOST_INSTRUCTIONS
+        self._bytes_left = size  # of texts that are encoded: each is one of the file
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
 
@@ -76,6 +84,11 @@ class _Machine:
     def step(self, name: str, argument: Any) -> None:
         """One instruction."""
         stack = self._stack
+        self._instructions_left -= 1
+        if self._instructions_left < 0:
+            raise self._error(f"a file of at most {MOST_INSTRUCTIONS} values", "more")
+        if isinstance(argument, int) and argument.bit_length() > MOST_BITS:
+            raise self._error(f"numbers of at most {MOST_BITS} bits", f"one of {argument.bit_length()} bits")
         if name in ("PROTO", "FRAME", "STOP"):
             return
         if name in _NUMBERS or name in _TEXTS or name in _BYTES:
@@ -132,6 +145,8 @@ class _Machine:
             stack.append(_Function(".".join(argument.split(" "))))
         elif name == "STACK_GLOBAL":
             function = stack.pop()
+            if not type(function) is type(stack[-1]) is str:  # names of names would double
+                raise ValueError("a function whose name is no text")
             stack[-1] = _Function(f"{stack[-1]}.{function}")
         elif name == "REDUCE":
             arguments = stack.pop()
@@ -142,36 +157,48 @@ class _Machine:
                 _, shape, kind, is_fortran, content = state
                 stack[-1].values = _array(content, kind, shape, "F" if is_fortran else "C")
             elif not isinstance(stack[-1], np.dtype) or _text(state[1]) not in "<|=":
-                raise self._error("plain values and arrays", f"the state of {stack[-1]}")
+                raise self._error("plain values and arrays", f"the state of {_described(stack[-1])}")
 
     def _applied(self, function: Any, arguments: tuple[Any, ...]) -> Any:
         """The value of the calls that numpy and Python 3 write; no function of this name is called."""
-        name = str(function)
+        name = str(function) if isinstance(function, _Function) else ""
         for prefix in _NUMPY:
             name = name.replace(prefix, "numpy:")
-        if isinstance(function, _Function) and name == "numpy:multiarray._reconstruct":
+        if name == "numpy:multiarray._reconstruct":
             return _Array()
-        if isinstance(function, _Function) and name == "numpy:numeric._frombuffer":
+        if name == "numpy:numeric._frombuffer":
             made = _Array()
             made.values = _array(*arguments)
             return made
-        if isinstance(function, _Function) and name == "numpy.dtype" and _text(arguments[0]) in _ELEMENTS:
+        if name == "numpy.dtype" and _text(arguments[0]) in _ELEMENTS:
             return np.dtype(_text(arguments[0]))
-        if isinstance(function, _Function) and name == "_codecs.encode" and arguments[1] == "latin1":
+        if name == "_codecs.encode" and arguments[1] == "latin1":
+            self._bytes_left -= len(arguments[0])
+            if self._bytes_left < 0:
+                raise ValueError("texts that are encoded again and again")
             return arguments[0].encode("latin-1")
-        raise self._error("plain values and arrays of whole numbers", f"a call of {function}{arguments!r:.80}")
+        raise self._error("plain values and arrays of whole numbers", f"a call of {_described(function)}")
 
 
 def _text(value: Any) -> Any:
     return value.decode("latin-1") if isinstance(value, bytes) else value
 
 
+def _described(value: Any) -> str:
+    return str(value)[:80] if isinstance(value, _Function) else f"a {type(value).__name__}"
+
+
 def _array(content: bytes, kind: np.dtype, shape: tuple[int, ...], order: Any) -> np.ndarray:
+    if not isinstance(kind, np.dtype):
+        raise ValueError("an array without an element type")
     return np.frombuffer(content, kind).reshape(shape, order=order)
 
 
 def _pairs(values: list[Any]) -> dict[Any, Any]:
-    return dict(zip(values[::2], values[1::2], strict=True))
+    keys = values[::2]
+    if wrong := [key for key in keys if type(key) not in _KEYS]:
+        raise ValueError(f"a key of a dict is {_described(wrong[0])}, and no text, bytes or number")
+    return dict(zip(keys, values[1::2], strict=True))
 
 
 def _plain(value: Any, made: dict[int, Any], depth: int = 0) -> Any:
@@ -223,19 +250,20 @@ def _batch(path: Path, labels: Labels) -> tuple[np.ndarray, dict[str, np.ndarray
     content = read_pickle(path)
     planes = _entry(path, content, "data")
     if not isinstance(planes, np.ndarray) or planes.dtype != np.uint8 or planes.shape[1:] != (PIXELS,):
-        raise damaged(
-            path, f"data of UInt8 [N, {PIXELS}]", f"{type(planes).__name__} {np.shape(planes)}", _REPAIR_CIFAR
-        )
-    found = {}
+        found = f"{planes.dtype} {list(planes.shape)}" if isinstance(planes, np.ndarray) else _described(planes)
+        raise damaged(path, f"data of UInt8 [N, {PIXELS}]", found, _REPAIR_CIFAR)
+    columns = {}
     for name, (key, classes) in labels.items():
-        numbers = np.asarray(_entry(path, content, key))
+        given = _entry(path, content, key)
+        is_flat = isinstance(given, list | tuple) and all(isinstance(number, int) for number in given)
+        numbers = given if isinstance(given, np.ndarray) else np.asarray(given if is_flat else None)
         if numbers.shape != (len(planes),) or numbers.dtype.kind not in "iu":
             expected = f"{key}: {len(planes)} whole numbers"
             raise damaged(path, expected, f"{numbers.dtype} {list(numbers.shape)}", _REPAIR_CIFAR)
         if numbers.size and not 0 <= numbers.min() <= numbers.max() < classes:
             raise damaged(path, f"{key} from 0 to {classes - 1}", f"{numbers.min()} to {numbers.max()}", _REPAIR_CIFAR)
-        found[name] = numbers.astype(np.int64)
-    return planes, found
+        columns[name] = numbers.astype(np.int64)
+    return planes, columns
 
 
 def _entry(path: Path, content: Any, name: str) -> Any:

@@ -20,7 +20,7 @@ from runner.config.check import check
 from runner.config.schema import RunConfig
 from runner.core.values import Tensor
 from runner.device import Device
-from runner.errors import ConfigError, MismatchError, RunnerError, some
+from runner.errors import ConfigError, DataError, InternalError, MismatchError, RunnerError, some
 from runner.experiment.build import samples_of
 from runner.experiment.evaluate import saved_values
 from runner.experiment.run import run_environment
@@ -221,11 +221,19 @@ def compare(model: Path, config: RunConfig, tolerance: Tolerance) -> dict[str, A
         network = OnnxNetwork(str(model), config.network.output, logits=False, batch_axis=config.network.batch_axis)
         inputs = _inputs(config, network)
         ours = _values(network, inputs)
-    session = Session(with_all_outputs(model, list(ours)), Device(threads=1))
+    session = _session(model, list(ours))
     ends = zip(network.graph.inputs, inputs, network.batch_axes, strict=True)
     feeds = {value.name: np.ascontiguousarray(np.moveaxis(x, 0, axis)) for value, x, axis in ends}
     theirs = session.run({name: feeds[name].astype(type.dtype.numpy) for name, type in session.inputs.items()})
     return _compared(network, ours, theirs, tolerance)
+
+
+def _session(model: Path, values: Sequence[str]) -> Session:
+    """onnxruntime on the file itself. Raises DataError where it does not accept the file."""
+    try:
+        return Session(with_all_outputs(model, values), Device(threads=1))
+    except InternalError as error:
+        raise DataError("onnxruntime does not accept an ONNX file", file=model).add(**error.rows) from None
 
 
 def _inputs(config: RunConfig, network: OnnxNetwork) -> list[np.ndarray]:

@@ -13,6 +13,7 @@ from conformance import Case, cases
 from onnx import TensorProto, helper, numpy_helper
 from onnx_files import classifier, model, saved
 from onnx_kinds import FILES
+from onnx_mutations import bases
 from soak import thinned
 from tables import table
 
@@ -266,6 +267,24 @@ def test_a_large_file_is_tried_in_parts(tmp_path, monkeypatch):
     monkeypatch.setattr(trial, "lower", lambda graph: lowered.append(len(graph.nodes)))
     assert tried(saved(tmp_path / "large.onnx", made)).rows == [2]
     assert lowered[0] < 30
+
+
+def test_long_sequences_are_tried_in_parts_and_endless_ones_refused(tmp_path, monkeypatch):
+    lowered = []
+    monkeypatch.setattr(trial, "lower", lambda graph: lowered.append(len(graph.nodes)))
+    made = bases()["recurrent"]
+    steps = made.graph.input[0].type.tensor_type.shape.dim[1]
+    steps.dim_value = 500
+    assert tried(saved(tmp_path / "long.onnx", made)).rows
+    assert lowered[0] < 500
+    steps.dim_value = 5000
+    (error,) = tried(saved(tmp_path / "endless.onnx", made)).refusals
+    assert (error.rows["steps"], error.rows["allowed"]) == ("5000", "at most 4096")
+
+
+def test_a_file_whose_output_no_node_computes(tmp_path):
+    made = model([of("Relu", "x", "h")], {"x": ["n", "m"]}, ["w"], {"w": n(3, 2)})
+    assert tried(saved(tmp_path / "constant.onnx", made)).rows
 
 
 def test_what_needs_too_much_memory_is_refused_before_it_is_taken(tmp_path):

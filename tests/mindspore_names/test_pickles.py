@@ -3,15 +3,18 @@
 import os
 import pickle
 import random
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
+from patience import not_for_ever
 from record_bytes import old_cifar
 from soak import thinned
 from tables import table
 
 from runner.errors import DataError
+from runner.mindspore import pickles
 from runner.mindspore.pickles import LABELS_10, read_batches, read_pickle
 
 VALUES = {
@@ -82,15 +85,55 @@ HOSTILE = {
 }
 
 
+SHARED = b")" + b"q\0h\0\x86" * 60  # a tuple of the one before, twice: 2**60 elements in 241 bytes
+DEEP = b")" + b"\x85" * 200_000
+NUMBERS = (20_000_000).to_bytes(4, "little") + b"\1" * 20_000_000
+TEXT = b"X" + (1_000_000).to_bytes(4, "little") + b"a" * 1_000_000
+NAMES = b"\x8c\x01a\x8c\x01b\x93" + b"q\0h\0\x93" * 60
+for kind, value in (("shared", SHARED), ("deep", DEEP)):
+    HOSTILE |= {
+        f"{kind} tuples as a key": b"}" + value + b"Ns.",
+        f"{kind} tuples as a key of a dict of old": b"(" + value + b"Nd.",
+        f"{kind} tuples for a call": b"cos\nmkdir\n" + value + b"R.",
+        f"{kind} tuples that are called": value + b")R.",
+        f"{kind} tuples as a name": value + b"\x8c\x01x\x93.",
+        f"{kind} tuples as a module": b"\x8c\x01x" + value + b"\x93.",
+        f"{kind} tuples with a state": value + b"Nb.",
+        f"{kind} tuples as an element type": b"cnumpy.core.numeric\n_frombuffer\n(C\x01a"
+        + value
+        + b"(K\1tX\1\0\0\0CtR.",
+    }
+HOSTILE |= {
+    "tuples inside each other": DEEP + b".",
+    "a name of names of names": NAMES + b".",
+    "a number of 20 MB": b"}\x8b" + NUMBERS + b"q\0K\1s" + b"h\0K\1s" * 1000 + b".",
+    "a text that is encoded many times": b"](c_codecs\nencode\nq\1" + TEXT + b"q\2X\6\0\0\0latin1q\3\x86R"
+    + b"h\1h\2h\3\x86R" * 1000 + b"e.",
+    "many lists": b"]" * 1_000_000 + b".",
+}  # fmt: skip
+
+
 @table(("name",), [(name,) for name in HOSTILE])
 def test_nothing_is_executed(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "hostile"
     path.write_bytes(HOSTILE[name])
-    with pytest.raises(DataError, match="a data file is not as expected"):
+    with pytest.raises(DataError, match="a data file is not as expected"), not_for_ever(name):
         read_pickle(path)
     assert not Path("executed").exists()
     path.unlink()
+
+
+@table("name", ["a name of names of names", "a text that is encoded many times", "many lists"])
+def test_little_memory_is_taken(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(pickles, "MOST_INSTRUCTIONS", 20_000)
+    path = tmp_path / "hostile"
+    path.write_bytes(HOSTILE[name])
+    tracemalloc.start()
+    with pytest.raises(DataError, match="a data file is not as expected"):
+        read_pickle(path)
+    assert tracemalloc.get_traced_memory()[1] < 10 << 20
+    tracemalloc.stop()
 
 
 def test_a_list_that_is_named_many_times_is_one(tmp_path):
@@ -124,12 +167,15 @@ def test_damaged_files_are_errors_of_data(tmp_path):
 
 
 IMAGES = np.zeros((2, 3072), np.uint8)
+WHOLE, LABEL = old_cifar([1], IMAGES), b"]q\6(K\1eu."
 LAYOUTS = {
     "no dict": (pickle.dumps([1]), "list"),
     "no labels": (old_cifar([1, 2], IMAGES, b"fine"), "a dict with labels"),
     "too few labels": (old_cifar([1], IMAGES), "labels: 2 whole numbers"),
     "a label out of range": (old_cifar([1, 10], IMAGES), "labels from 0 to 9"),
     "another size": (old_cifar([1, 2], IMAGES[:, :3000]), r"data of UInt8 \[N, 3072\]"),
+    "images that are shared tuples": (b"}\x8c\4data" + SHARED[:121] + b"s.", "a tuple"),
+    "labels that are shared tuples": (WHOLE.removesuffix(LABEL) + SHARED[:121] + b"u.", "labels: 2 whole numbers"),
     "images that are no array": (pickle.dumps({b"data": [1], b"labels": [1]}), "data of UInt8"),
 }
 

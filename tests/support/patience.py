@@ -1,9 +1,11 @@
 """Waiting in tests: for an event and not for a time, so that a slow or busy machine changes no result."""
 
+import contextlib
+import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import thread as pool
 
 PATIENCE = 600.0  # seconds: ends only what would never end; nothing that works comes near it, on any machine
@@ -16,6 +18,22 @@ def wait_until(condition: Callable[[], object], alive: Callable[[], object] = la
         assert alive(), "it has ended"
         assert time.monotonic() < deadline, f"waited {PATIENCE:g} seconds in vain"
         time.sleep(0.001)
+
+
+@contextlib.contextmanager
+def not_for_ever(what: object) -> Iterator[None]:
+    """Inside, what waits for ever fails."""
+
+    def stop(number: int, frame: object) -> None:
+        raise AssertionError(f"hangs: {what!r}")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(int(PATIENCE))
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def is_blocked(thread: threading.Thread) -> bool:

@@ -82,6 +82,7 @@ def gate_functions(call: NodeCall, directions: int, default: Sequence[str]) -> l
 
 # The layers.
 
+MOST_STEPS = 4096  # 12 operators for each in the forward pass of an LSTM
 Step = Callable[..., tuple[Value, ...]]  # the gates' share of the input and the states before, to the states after
 
 
@@ -195,6 +196,10 @@ def _layer(call: NodeCall, x: Value, w: Value, r: Value, gates: int, functions: 
     fits = x.ndim == 3 and w.shape == (directions, gates * hidden, x.shape[2])
     if not fits or r.shape != (directions, gates * hidden, hidden):
         raise call.error("the operands of a recurrent layer do not match", **rows)
+    steps = x.shape[1 if batch_first else 0]
+    if steps > MOST_STEPS:
+        what, allowed = "a recurrent layer has more steps than can be unrolled", f"at most {MOST_STEPS}"
+        raise call.error(what, steps=steps, allowed=allowed, repair="shorter sequences")
     found = gate_functions(call, directions, functions)
     turned = ops.Transpose()(x, (1, 0, 2)) if batch_first else x
     return _Layer(call, turned, directions, gates, hidden, direction == "reverse", batch_first, found)
