@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from runner.dataset.readers.mnist_cifar import SIDE, Content, damaged
+from runner.dataset.readers.mnist_cifar import MAX_RECORDS, SIDE, Content, damaged
 from runner.errors import DataError
 
 MAX_DEPTH = 32  # of containers inside each other
@@ -55,7 +55,7 @@ def read_pickle(path: Path) -> Any:
     """
     content = Content.of_file(path, _REPAIR)
     try:
-        data = bytes(content.rest())
+        data = bytes(content.rest(MAX_RECORDS))
         machine = _Machine(content.error, len(data))
         for code, argument, _ in pickletools.genops(data):
             machine.step(code.name, argument)
