@@ -7,6 +7,7 @@ allowed values and a hint. Inner layers raise with the details that they know; o
 import difflib
 import errno
 import os
+import re
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Self, TypeVar
@@ -55,6 +56,24 @@ def some(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
+SECRET = r"[\w.-]*(?:passw(?:or)?d|passphrase|pwd|secret|token|api_?key|access_?key|signature)[\w.-]*"
+_SECRETS = re.compile(
+    r"(://[^\s/@:]*:)[^\s/]+(?=@)"  # the password of an address
+    rf"|((?:[?&;]|%3B){SECRET}(?:=|%3D))[^\s&;#\"']+"  # an entry of its query
+    r"|(\bauthorization\W{1,4}(?:basic|bearer)\s+)[^\s\"']+",
+    re.IGNORECASE,
+)
+
+
+def masked(text: str) -> str:
+    """A text for logs and files, without passwords and tokens in addresses and headers.
+
+    >>> masked("https://me:secret@host/x?api_key=secret&y=1")
+    'https://me:***@host/x?api_key=***&y=1'
+    """
+    return _SECRETS.sub(lambda found: f"{found[1] or found[2] or found[3]}***", text)
+
+
 class RunnerError(RuntimeError):
     """A failure that the user can understand and correct.
 
@@ -84,7 +103,7 @@ class RunnerError(RuntimeError):
         width = max((len(label) for label in self.rows), default=0)
         margin = "\n" + " " * (width + 4)
         lines = [f"  {label:<{width}}  {value.replace(chr(10), margin)}" for label, value in self.rows.items()]
-        return _printable("\n".join([f"{type(self).__name__}: {self.what}", *lines]))
+        return _printable(masked("\n".join([f"{type(self).__name__}: {self.what}", *lines])))
 
 
 class TrainingError(RunnerError):

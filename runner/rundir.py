@@ -5,6 +5,7 @@ is written while the run works and read by everything else; which directories ar
 and removing it; the directories outside of it that a run fills, each with a record of its owner.
 """
 
+import errno
 import os
 import re
 import shlex
@@ -317,14 +318,25 @@ def remove_directory(folder: Path) -> None:
     """Remove a directory, whose lock the caller holds, with everything in it; links are not followed.
 
     It gets a hidden name first, so no reader sees a part of it; a killed process leaves it whole, or under that name.
-    Raises StorageError.
+    Raises StorageError; what cannot be removed has its name again.
     """
     what, left = "cannot remove a directory", files.hidden(folder, REMOVED_SUFFIX)
     with files.storage_errors(what, folder):
+        _require_writable(folder)
         files.rename(folder, left)
         files.sync_folder(folder.parent)
-    with files.storage_errors(what, left):
-        _remove(left)
+        try:
+            _remove(left)
+        except OSError:
+            files.rename(left, folder)
+            raise
+
+
+def _require_writable(folder: Path) -> None:
+    """Raise OSError for a directory, also inside, from which this user cannot remove files."""
+    for place, _, _ in os.walk(folder):
+        if not os.access(place, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, f"{os.strerror(errno.EACCES)}: {place}")
 
 
 def remove_leftovers(parent: Path) -> None:

@@ -93,7 +93,7 @@ class OnnxNetwork(Cell):
         for name, role in roles.items():
             if role.kind != CONSTANT:
                 parameters[name] = Parameter(self.graph.initializers[name], name, role.kind == TRAINED)
-                self.insert_param_to_cell(name, parameters[name], check_name=False)
+                self._params[name] = parameters[name]  # no attribute: a file may call one `values` or `training`
         self.graph = self.graph.without_initializers(parameters)  # arrays that the first step replaces
         self._values = values_of(self.graph, parameters)
         self._calls = {id(g): self._calls_of(g) for g in _graphs(self.graph)}

@@ -94,6 +94,8 @@ NORMALIZATIONS = "BatchNormalization", "InstanceNormalization", "LayerNormalizat
 MOVED = "Reshape", "Transpose", "Unsqueeze", "Squeeze", "Flatten", "Expand", "Cast", "Identity"  # the same elements
 BUFFERS = re.compile(r"(^|_)(mean|std|var|mask|grid|adj|adjacency|laplacian|inv_freq|freqs|anchors|buffer)(_|$)")
 OWN_CONSTANT = re.compile(r"const:[\d.]+")  # in runner's own graphs, in which no parameter may have such a name
+ELEMENTWISE = "Add", "Sub", "Mul", "Div"
+MOST_REPEATED = 4096  # elements; more weights that were rounded to Float16 repeat too
 LOWEST_WEIGHT = -1e4  # masks of attention add numbers below this
 HIGHEST_OF_MASKS = -9.0  # in masks of two numbers, 0 and one below this
 
@@ -140,6 +142,8 @@ class _Evidence:
             if base_name(name) in ARRANGED and ANONYMOUS.fullmatch(name) is None:
                 return Role(TRAINED, f"a part or another shape of a parameter, of {some(self.lost, 3)}", True)
             return Role(CONSTANT, "computed by the exporter: no call passes it as a parameter", self.is_whole(name))
+        if self.has_calls and self.parameters and ANONYMOUS.fullmatch(name) and is_uniform(self.arrays[name]):
+            return Role(CONSTANT, "one number in all places, which no call passes as a parameter")
         return next(role for holds, role in FINDINGS if holds(self, name, self.uses[name]))
 
     def is_static(self, name: str) -> bool:
@@ -225,16 +229,41 @@ def _is_not_written(of: _Evidence, name: str, uses: list[Use]) -> bool:
 def _is_helper(of: _Evidence, name: str, uses: list[Use]) -> bool:
     """Scales of 1 and shifts of 0 of a normalization of groups, whose own ones come after it."""
     neutral = {1: 1.0, 2: 0.0}
-    return is_uniform(of.arrays[name]) and all(
-        node.op_type == "InstanceNormalization"
-        and neutral.get(position) == of.arrays[name].flat[0]
-        and any(of.scales(other) for other, _ in of.moved(node.outputs[0]))
-        for node, position in uses
+    is_named = of.graph.producer == "pytorch" and _has_usual_name(of, name, uses)
+    return (
+        is_uniform(of.arrays[name])
+        and not is_named
+        and all(
+            node.op_type == "InstanceNormalization"
+            and neutral.get(position) == of.arrays[name].flat[0]
+            and any(of.scales(other) for other, _ in of.moved(node.outputs[0]))
+            for node, position in uses
+        )
     )
 
 
 def _is_bound(of: _Evidence, name: str, uses: list[Use]) -> bool:
     return bool(uses) and all(node.op_type == "Clip" and position > 0 for node, position in uses)
+
+
+def _is_repetitive(of: _Evidence, name: str, uses: list[Use]) -> bool:
+    """A small matrix whose numbers repeat, as those of a filter bank or of coordinates do, and no drawn weights.
+
+    Not in layers and tables, which may be sparse or rounded; not where it is added, as relative positions are; not of
+    zeros and ones alone, from which weights may start.
+    """
+    array = of.arrays[name]
+    is_apart = all(node.op_type in ("Sub", "Mul", "Div", "MatMul", "Concat") for node, _ in of.moved(name))
+    is_start = is_uniform(array) or bool(np.isin(array, (0.0, 1.0)).all())
+    if not is_apart or is_start or array.ndim < 2 or array.size > MOST_REPEATED:
+        return False
+    rows = array.reshape(-1, array.shape[-1])
+    repeats = array.size >= 16 and 2 * len(np.unique(array)) <= array.size
+    return repeats or any(map(_is_one_number, rows)) or any(map(_is_one_number, rows.T))
+
+
+def _is_one_number(row: np.ndarray) -> bool:
+    return len(row) > 2 and row[0] != 0 and is_uniform(row)
 
 
 def _is_symmetric(of: _Evidence, name: str, uses: list[Use]) -> bool:
@@ -318,7 +347,7 @@ def _is_of_input(of: _Evidence, name: str, uses: list[Use]) -> bool:
 
 def _is_first(of: _Evidence, node: OnnxNode) -> bool:
     """Whether a node of arithmetic has an input of the file as an operand, or one that other numbers shifted before."""
-    if node.op_type not in ("Sub", "Div", "Mul", "Add"):
+    if node.op_type not in ELEMENTWISE:
         return False
     before = [of.source(name) for name in node.inputs if name not in of.arrays]
     return bool(before) and all(one is None or _is_first(of, one) for one in before)
@@ -366,6 +395,7 @@ FINDINGS: Sequence[Finding] = (
     (_is_of_waves, Role(CONSTANT, "frequencies of sines and cosines", True)),
     (_is_repeated_kernel, Role(CONSTANT, "one filter for every channel", True)),
     (_is_symmetric, Role(CONSTANT, "a symmetric matrix", True)),
+    (_is_repetitive, Role(CONSTANT, "a matrix whose numbers repeat", True)),
     (_is_weight, Role(TRAINED, "the weight or bias of a layer")),
     (_is_named_number, Role(TRAINED, "a number that the exporter named as a parameter or buffer", True)),
     (_is_number, Role(CONSTANT, "a number without axes")),

@@ -126,7 +126,11 @@ class _Modules:
         self._known = {"/".join(parts[:k]) for parts in steps for k in range(len(parts) + 1)}
         for node in graph.nodes:
             for name in node.inputs:
-                self._readers[name].add(node.layer or self._module(node.name.rpartition("/")[0]))
+                self._readers[name].add(node.layer or self.of_node(node))
+
+    def of_node(self, node: OnnxNode) -> str:
+        """The path of the module of a node, as its name says."""
+        return self._module(node.name.rpartition("/")[0])
 
     def _module(self, path: str) -> str:
         """The path of the module: a module that is called again has a number behind its name."""
@@ -327,9 +331,11 @@ def _with_own_weights(graph: OnnxGraph) -> OnnxGraph:
     places = [(node, k, name) for node in graph.nodes for k, name in enumerate(node.inputs) if name in uniform]
     kinds = {(node.number, k): kind for node, k, name in places if (kind := _kind(node, k, name))}
     labels = Counter(f"{node.layer}.{kinds[node.number, k]}" for node, k, _ in places if (node.number, k) in kinds)
-    owners = defaultdict[str, list[tuple[int, int, str]]](list)
+    owners, modules = defaultdict[str, list[tuple[int, int, str]]](list), _Modules(graph)
     for node, k, name in places:
-        if (node.number, k) in kinds:
+        if modules.of_node(node).replace("/", ".") == name.rpartition(".")[0] != "":
+            owners[name].append((node.number, k, name))  # of a layer that is called again
+        elif (node.number, k) in kinds:
             label = f"{node.layer}.{kinds[node.number, k]}"
             is_layer = node.layer and labels[label] == 1
             owners[name].append((node.number, k, label if is_layer else f"{node.name}.{kinds[node.number, k]}"))

@@ -5,7 +5,7 @@ import pytest
 from runner.config.compose import CommandLine, compose
 from runner.config.groups import services
 from runner.config.groups.services import MlflowTracking, NoTracking, TensorBoardTracking
-from runner.errors import ConfigError, ConfigErrors
+from runner.errors import ConfigError, ConfigErrors, masked
 
 LISTED = (
     "allowed  sqlite:///file.db, http://host:port, https://host, postgresql://host/name, mysql://..., mssql://...\n"
@@ -33,6 +33,9 @@ WRONG = [
     ),
     ("tracking.uri=https://me:secret@host", URI, ("the address contains a password", "MLFLOW_TRACKING_PASSWORD")),
     ("tracking.uri=postgresql://me:secret@host/x", URI, ("the address contains a password", "PGPASSWORD")),
+    ("tracking.uri='postgresql://host/x?password=secret'", URI, ("contains a password", 'x?password=***"')),
+    ("tracking.uri='mssql://host/x?odbc_connect=A%3Dx%3BPWD%3Dsecret'", URI, ("contains a password", 'PWD%3D***"')),
+    ("tracking.uri='sqlite:///x.db?api_key=secret'", URI, ("contains a password", 'api_key=***"')),
     ("tracking.uri=7", URI, ("not text\n", "value    7\n")),
     ("tracking.experiment=''", "tracking.experiment", ("not a name\n", "null, or text of 1 to 250 characters\n")),
     ("tracking.run_name=7", "tracking.run_name", ("not text\n", 'nearest  "7"\n')),
@@ -71,6 +74,29 @@ def test_a_wrong_value(place, line, key, pieces):
     assert error.rows["from"] == "command line"
     for piece in pieces:
         assert piece.replace("{place}", str(place)) in f"{error}\n"
+    assert "secret" not in str(error)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "OperationalError: https://me:secret@host/x is not there",
+        "connect to postgresql+psycopg2://me:sec@secret@host:5432/x",
+        "GET /x?token=secret&y=1 failed",
+        "Authorization: Bearer secret",
+        "{'authorization': 'basic secret'}",
+    ],
+)
+def test_secrets_are_masked_in_every_error(text):
+    assert "secret" not in str(ConfigError("MLflow cannot start this run", reason=text))
+    assert "***" in masked(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["a file of tokens: x?tokens", "http://host:5000/x", "me@host", "a:b@c", "sqlite:///x.db?mode=ro"]
+)
+def test_other_texts_stay_as_they_are(text):
+    assert masked(text) == text
 
 
 @pytest.mark.parametrize(

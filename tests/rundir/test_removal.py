@@ -121,3 +121,26 @@ def test_a_folder_that_cannot_be_changed(tmp_path, monkeypatch):
     with pytest.raises(StorageError, match="cannot remove a directory"):
         rundir.remove_directory(folder)
     assert len(content(folder)) == 4
+
+
+def test_a_folder_of_another_user_inside_is_found_before_anything_is_removed(tmp_path, monkeypatch):
+    folder, usual = fill(tmp_path / "run"), os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: usual(path, mode) and not str(path).endswith("deep"))
+    with pytest.raises(StorageError, match=r"Permission denied: .*/run/a/deep"):
+        rundir.remove_directory(folder)
+    assert len(content(folder)) == 4
+
+
+def test_what_cannot_be_removed_has_its_name_again(tmp_path, monkeypatch):
+    """A file that the system protects shows only when it is removed."""
+    folder = fill(tmp_path / "run")
+
+    def refuse(operation: str, path: Path) -> None:
+        if operation == "unlink" and path.name == "two":
+            raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(files, "before_operation", refuse)
+    with pytest.raises(StorageError, match="Operation not permitted"):
+        rundir.remove_directory(folder)
+    assert content(folder)["a/two"] == "a/two"
+    assert os.listdir(tmp_path) == ["run"]

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from runner.communication.settings import validate_indices
 from runner.device import WINOGRAD
-from runner.errors import ConfigError, collect_errors
+from runner.errors import ConfigError, collect_errors, masked
 from runner.observe import dump
 from runner.observe.dump.settings import FILE_FORMATS, MAX_QUEUE_MB, AsyncDump, DumpSettings, Iterations, SyncDump
 from runner.observe.profile.settings import (
@@ -54,6 +54,13 @@ def address(value: object) -> str:
     """The checked URI of an MLflow store, with the absolute path of a database file. Raises Invalid."""
     text: str = validate(str, FREE, value)
     scheme, found, rest = text.partition("://")
+    if masked(text) != text:
+        what, repair = "the address contains a password and would be written to files", "an address without a password"
+        raise Invalid(
+            what,
+            repair,
+            hint="MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or PGPASSWORD, in the environment",
+        )
     if scheme == "sqlite" and found:
         return _file(rest)
     if not found or scheme.split("+")[0] not in ("http", "https", *DATABASES):
@@ -66,11 +73,6 @@ def address(value: object) -> str:
         raise Invalid(f"not an address of MLflow: {reason}", ADDRESSES) from None
     if not host and scheme.startswith("http"):
         raise Invalid("an address without a host", ADDRESSES)
-    if parts.password is not None:
-        hint = "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or PGPASSWORD, in the environment"
-        raise Invalid(
-            "the address contains a password and would be written to files", "an address without a password", hint=hint
-        )
     return text
 
 

@@ -4,6 +4,7 @@
 curves; MLflow; the thread; TensorBoard; from the config to the running thread.
 """
 
+import errno
 import json
 import logging
 import math
@@ -24,7 +25,7 @@ from runner import rundir
 from runner.config.gate import path_error
 from runner.config.groups.services import MlflowTracking, Tracking, address, address_of, database_file
 from runner.config.schema import RunRequest
-from runner.errors import BusyError, ConfigError, MismatchError, RunnerError, StorageError, raise_all
+from runner.errors import BusyError, ConfigError, MismatchError, RunnerError, StorageError, masked, raise_all
 from runner.experiment.sweep.journal import SweepState
 from runner.host.console import LOG
 from runner.host.event_files import MARK, load_library, records
@@ -372,7 +373,7 @@ class Follower:
 
 def _line(reason: Exception) -> str:
     """An exception in one line."""
-    return f"{type(reason).__name__}: {(str(reason).strip().splitlines() or [''])[0]}"
+    return masked(f"{type(reason).__name__}: {(str(reason).strip().splitlines() or [''])[0]}")
 
 
 # A run as TensorBoard event files. Messages and records are those of tensorboardX, the thread is ours.
@@ -394,6 +395,8 @@ class EventFile:
         self._folder, self._before = folder, [folder / name for name in before]
         # The suffix distinguishes and orders files that are created in the same second.
         self._writer = self._library.writer(str(folder / "events"), f".{len(before)}")
+        self._file = next(folder / name for name in names(folder) if MARK in name and name not in before)
+        self._identity = self._file.stat()
         for name, values in texts.items():
             self.describe(name, values)
 
@@ -409,6 +412,7 @@ class EventFile:
         return last
 
     def add_points(self, points: list[Point]) -> None:
+        self._require_file()
         for point in points:
             summary = self._library.summary(value=[{"tag": point.name, "simple_value": point.value}])
             self._writer.write_event(self._library.event(wall_time=point.time, step=point.step, summary=summary))
@@ -423,6 +427,12 @@ class EventFile:
     def close(self, status: str) -> None:
         self.describe("status", {"status": status})
         self._writer.close()
+        self._require_file()
+
+    def _require_file(self) -> None:
+        """Raise OSError when the file is no longer there: what is written would be lost without an error."""
+        if not os.path.samestat(self._identity, self._file.stat()):
+            raise FileExistsError(errno.EEXIST, "the event file was replaced", str(self._file))
 
 
 # From the config to the thread.

@@ -383,8 +383,8 @@ def col2im(call: NodeCall, x: Value, image_shape: np.ndarray, block_shape: np.nd
 def batch_normalization(call: NodeCall, x: Value, scale: Value, bias: Value, mean: Value, variance: Value) -> Value:
     """Each channel less its mean, divided by its deviation: of the batch in training, which the statistics follow.
 
-    A layer whose scale and bias are frozen keeps its statistics and uses them, also in training; so does one whose
-    statistics the network computes, through which gradients flow.
+    A layer whose scale and bias are frozen keeps its statistics and uses them, also in training, unless it has none; so
+    does one whose statistics the network computes, through which gradients flow.
     """
     epsilon, momentum = call.attribute("epsilon", 1e-5), call.attribute("momentum", 0.9)
     if call.computes("mean", mean) or call.computes("variance", variance):
@@ -392,13 +392,19 @@ def batch_normalization(call: NodeCall, x: Value, scale: Value, bias: Value, mea
         scaled: Value = centred * per_channel(scale * ops.Rsqrt()(variance + epsilon), x.ndim)
         return scaled + per_channel(bias, x.ndim)
     image = x if x.ndim in (2, 4) else reshaped(x, (*x.shape[:2], math.prod(x.shape[2:]), 1))
-    learns = call.training and not keeps_statistics(scale, bias)
+    learns = call.training and (_is_without_scale(call) or not keeps_statistics(scale, bias))
     op = ops.BatchNorm(learns, epsilon, float(np.float32(1.0) - np.float32(momentum)))
     y, new_mean, new_variance = op(image, scale, bias, mean, variance)[:3]
     if learns and isinstance(mean, Parameter) and isinstance(variance, Parameter):
         call.assign(mean, new_mean)
         call.assign(variance, new_variance)
     return reshaped(y, x.shape)
+
+
+def _is_without_scale(call: NodeCall) -> bool:
+    """Whether scale and bias are those that an exporter writes for a layer without them: ones and zeros."""
+    scale, bias = call.known("scale"), call.known("bias")
+    return scale is not None and bias is not None and bool((scale == 1).all() and (bias == 0).all())
 
 
 def keeps_statistics(scale: Value, bias: Value) -> bool:

@@ -27,11 +27,8 @@ from runner.types import Shape
 def gemm(call: NodeCall, a: Value, b: Value, c: Value | None = None) -> Value:
     """alpha * a @ b + beta * c, where transA and transB transpose the matrices."""
     transposed = bool(call.attribute("transA", 0)), bool(call.attribute("transB", 0))
-    product = scaled(ops.MatMul(*transposed)(a, b), call.attribute("alpha", 1.0))
-    if c is None:
-        return product
-    c = scaled(c, call.attribute("beta", 1.0))
-    return with_bias(product, c)
+    product, beta = scaled(ops.MatMul(*transposed)(a, b), call.attribute("alpha", 1.0)), call.attribute("beta", 1.0)
+    return product if c is None else with_bias(product, scaled(c, beta))
 
 
 @onnx_operator("MatMul")

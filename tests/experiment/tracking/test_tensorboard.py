@@ -15,6 +15,7 @@ import runner
 from runner.errors import MismatchError, TrainingError
 from runner.experiment.callbacks import MetricsJournal
 from runner.experiment.resume import resume
+from runner.experiment.tracking import tracking
 from runner.host import files
 
 pytest.importorskip("tensorboardX", reason="the extra tensorboard is not installed")
@@ -163,6 +164,26 @@ def test_a_full_disk_does_not_end_the_run(whole, tmp_path, monkeypatch, caplog):
     assert said(folder)["tracking"]["reason"] == reason
     assert (folder / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
     assert said(folder, "status")["status"] == "ok"
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_files_that_are_removed_while_the_run_writes(tmp_path, monkeypatch, caplog, replaced):
+    """What is written into a removed file is lost without an error of the system."""
+    folder = tmp_path / "run"
+
+    def removed(self):
+        for path in (folder / "tensorboard").iterdir():
+            path.unlink()
+            if replaced:
+                path.write_bytes(b"")
+        return {}
+
+    monkeypatch.setattr(tracking.EventFile, "last_steps", removed)
+    with caplog.at_level(logging.WARNING, "runner"):
+        summary = runner.run(words(folder, "tensorboard", "mode=graph"))
+    assert summary["tracking"]["status"] == said(folder, "tracking")["status"] == "incomplete"
+    assert said(folder, "status")["status"] == "ok"
+    assert sum("tracking=tensorboard has failed" in message for message in caplog.messages) == 1
 
 
 def test_no_folder_for_event_files(tmp_path, monkeypatch):
