@@ -76,9 +76,10 @@ _PASSED = re.compile(r"%(\w+)")
 
 @dataclass(frozen=True, eq=False)
 class OnnxNode:
-    """A node. `number` counts from 1 in the order of the file; "" in `inputs` is one that is left out.
+    """A node. `number` counts from 1, in the order of the file if it can be executed so.
 
-    `layer` is the path of the layer that it comes from, `call` the call, where the exporter noted them.
+    "" in `inputs` is one that is left out. `layer` is the path of the layer that it comes from, `call` the call, where
+    the exporter noted them.
     """
 
     name: str
@@ -275,9 +276,12 @@ Key = tuple[str, str, str]  # domain, name and overload
 
 
 def require_calls(model: onnx.ModelProto) -> None:
-    """Raise DataError for functions that call each other in a circle or have too many nodes, and for calls that do not
-    fit their function."""
+    """Raise DataError for functions of one name, that call each other in a circle or have too many nodes, and for calls
+    that do not fit their function."""
     functions = {(f.domain, f.name, f.overload): f for f in model.functions}
+    if len(functions) < len(model.functions):
+        known = [".".join(filter(None, key)) for key in functions]
+        raise DataError("two functions of an ONNX file have one name", functions=some(known, 5))
     calls = {key: list(_called(f.node)) for key, f in functions.items()}
     sizes: dict[Key, int] = {}
     try:
@@ -409,7 +413,7 @@ def _order(nodes: Sequence[onnx.NodeProto], writers: Mapping[str, int]) -> list[
 
 def _read(node: onnx.NodeProto) -> set[str]:
     """The names that a node reads, also those that its graphs read from outside."""
-    found = set(node.input)
+    found = set(filter(None, node.input))
     for graph in _graphs(node):
         written = {name for inner in graph.node for name in inner.output}
         written |= {value.name for value in (*graph.input, *graph.initializer)}
@@ -765,7 +769,7 @@ def _layer(notes: Mapping[str, str]) -> str:
     return steps[-2].strip("'") if len(steps) > 1 else ""
 
 
-KINDS = frozenset(kind.numpy.name for kind in dt.ALL)
+KINDS = {int(onnx.helper.np_dtype_to_tensor_dtype(kind.numpy)): kind.numpy for kind in dt.ALL}
 MOST_AXES = 32  # of an array in numpy 1
 FIELDS = "float_data", "double_data", "int32_data", "int64_data", "uint64_data", "string_data"
 
@@ -773,9 +777,10 @@ FIELDS = "float_data", "double_data", "int32_data", "int64_data", "uint64_data",
 def require_elements(tensor: onnx.TensorProto) -> np.dtype[Any]:
     """The element type of a tensor. Raises DataError when it has not the elements of its shape and type, ConfigError
     for a type that no operator here has."""
-    kind, shape = _element_type(tensor.data_type, tensor.name), tuple(tensor.dims)
+    kind = _element_type(tensor.data_type, tensor.name)
+    _require_shape("a tensor has an impossible shape", tensor.dims, tensor=tensor.name)
+    shape = tuple(tensor.dims)
     rows = {"tensor": tensor.name, "shape": shape}
-    _require_shape("a tensor has an impossible shape", shape, tensor=tensor.name)
     if tensor.HasField("segment"):
         raise DataError("a tensor in segments, which no exporter makes", **rows, repair=REPAIR)
     fields = {name: count for name in FIELDS if (count := len(getattr(tensor, name)))}
@@ -786,7 +791,10 @@ def require_elements(tensor: onnx.TensorProto) -> np.dtype[Any]:
     found, size = fields.get(own, 0), math.prod(shape)
     if tensor.HasField("raw_data"):
         found = len(tensor.raw_data) // kind.itemsize if len(tensor.raw_data) % kind.itemsize == 0 else -1
-    if found != size and tensor.data_location != onnx.TensorProto.EXTERNAL:
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        if fields or tensor.HasField("raw_data"):
+            raise DataError("a tensor has its elements in the file and in another one", **rows, repair=REPAIR)
+    elif found != size:
         what = "a tensor has another number of elements than its shape"
         raise DataError(what, **rows, expected=size, found=found, repair=REPAIR)
     return kind
@@ -794,24 +802,21 @@ def require_elements(tensor: onnx.TensorProto) -> np.dtype[Any]:
 
 def _require_shape(what: str, shape: Sequence[int], **where: str) -> None:
     """Raise DataError for a shape that no array can have."""
-    bytes_at_most = math.prod(max(n, 1) for n in shape) * 16
-    if len(shape) > MOST_AXES or any(n < 0 for n in shape) or bytes_at_most > sys.maxsize:
+    first = shape[:MOST_AXES]
+    if len(shape) > MOST_AXES or any(n < 0 for n in first) or math.prod(max(n, 1) for n in first) > sys.maxsize // 16:
+        rows = {"shape": tuple(first), "axes": len(shape)}
         allowed = f"at most {MOST_AXES} axes and {sys.maxsize} bytes"
-        raise DataError(what, **where, shape=tuple(shape), allowed=allowed, repair=REPAIR)
+        raise DataError(what, **where, **rows, allowed=allowed, repair=REPAIR)
 
 
 def _element_type(code: int, name: str) -> np.dtype[Any]:
     """Raises ConfigError for element types that no operator here has."""
-    try:
-        found = onnx.helper.tensor_dtype_to_np_dtype(code)
-    except (KeyError, ValueError):
-        found = None
-    if found is None or found.name not in KINDS:
+    if code not in KINDS:
         label = onnx.TensorProto.DataType.Name(code) if code in onnx.TensorProto.DataType.values() else code
         hint = "a model in Float32; of a quantized model, the original" if re.search("INT4|FLOAT", str(label)) else None
-        allowed = ", ".join(sorted(KINDS))
+        allowed = ", ".join(sorted(kind.name for kind in KINDS.values()))
         raise ConfigError("an element type is not supported", tensor=name, value=label, allowed=allowed, hint=hint)
-    return found
+    return KINDS[code]
 
 
 def _value(proto: onnx.ValueInfoProto) -> OnnxValue:
@@ -823,9 +828,11 @@ def _value(proto: onnx.ValueInfoProto) -> OnnxValue:
     shape = None
     if tensor.HasField("shape"):
         dims = tensor.shape.dim
-        lengths = [dim.dim_value for dim in dims]
+        lengths = [max(dim.dim_value, 0) for dim in dims]
         _require_shape("an input or output has an impossible shape", lengths, value=proto.name)
-        shape = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in dims)
+        # A length below 0 is a free one in old exporters, and in onnxruntime.
+        is_known = [dim.HasField("dim_value") and dim.dim_value >= 0 for dim in dims]
+        shape = tuple(d.dim_value if known else d.dim_param or "?" for d, known in zip(dims, is_known, strict=True))
     return OnnxValue(proto.name, dt.of(kind) if kind is not None else None, shape)
 
 

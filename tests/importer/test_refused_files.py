@@ -113,7 +113,7 @@ FAMILIES: dict[str, tuple[Callable[[], onnx.ModelProto], Callable[[onnx.ModelPro
     "a call with too many inputs": (lambda: function("x", "x"), lambda m: None, "a function is called with other"),
     "a call with too many outputs": (function, lambda m: m.graph.node[0].output.append("z"), "a function is called"),
     "a call with a misspelt attribute": (function, lambda m: attributes(m).add(name="k", type=2), "no such attribute"),
-    "a function defined twice": (function, lambda m: m.functions.add().CopyFrom(m.functions[0]), CHECKER),
+    "a function defined twice": (function, lambda m: m.functions.add().CopyFrom(m.functions[0]), "two functions"),
     "a recursive function": (lambda: function(nodes=[calls()]), lambda m: None, "call each other in a circle"),
     "an undefined output of a function": (function, lambda m: m.functions[0].node[0].output.append("c"), CHECKER),
     "a function without its result": (lambda: function(nodes=[other()]), lambda m: None, CHECKER),
@@ -228,6 +228,15 @@ def test_every_command_refuses(run, words, capsys):
     (run / "model.onnx").write_bytes(model([relu().graph.node[0]], {"z": [2]}, ["y"], {}).SerializeToString())
     assert cli.main(words) == DataError.exit_code
     assert CHECKER in capsys.readouterr().err
+
+
+@table(("rows", "message"), [(0, "has no elements"), (5000, "has more rows than the test split")])
+def test_a_batch_of_the_file_that_no_data_have(run, capsys, rows, message):
+    made = classifier((1, 32, 32), 10)
+    made.graph.input[0].type.tensor_type.shape.dim[0].dim_value = rows
+    saved(run / "model.onnx", made)
+    assert cli.main(["compare", "model.onnx", "run"]) == ConfigError.exit_code
+    assert message in capsys.readouterr().err
 
 
 @pytest.fixture
