@@ -588,8 +588,11 @@ def with_all_outputs(path: Path, names: Sequence[str]) -> bytes:
 
     Raises ConfigError when it is too large for one message.
     """
-    loaded = onnx.load(str(path))
+    loaded, external = _parsed(path, read_bytes(path, MAX_BYTES)), ExternalData(path)
     model = valid(loaded, _opsets(loaded))
+    for tensor in (*model.graph.initializer, *_tensors(model.graph.node)):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            tensor.CopyFrom(numpy_helper.from_array(_elements(tensor, external), tensor.name))
     needed, kept = set(names), []
     for node in reversed(model.graph.node):
         if needed.intersection(node.output):
@@ -685,7 +688,7 @@ class _Reader:
         arrays: dict[str, np.ndarray] = {}
         for tensor in proto.initializer:
             if tensor.data_type != onnx.TensorProto.STRING:  # which only labels of classifiers are
-                arrays[tensor.name] = self._array(tensor)
+                arrays[tensor.name] = _elements(tensor, self.external)
         if proto.sparse_initializer:
             names = [tensor.values.name for tensor in proto.sparse_initializer]
             raise ConfigError("sparse initializers cannot be imported", initializers=some(names, 5))
@@ -725,7 +728,7 @@ class _Reader:
             case Kinds.STRING:
                 return proto.s.decode(errors="replace")
             case Kinds.TENSOR:
-                return self._array(proto.t)
+                return _elements(proto.t, self.external)
             case Kinds.GRAPH:
                 return self._inner(self.graph(proto.g))
             case Kinds.FLOATS:
@@ -744,14 +747,6 @@ class _Reader:
         self.moved_weights |= {names[name] for name in graph.weights}
         return replace(graph, initializers={}, weights=()).renamed(names)
 
-    def _array(self, tensor: onnx.TensorProto) -> np.ndarray:
-        """The elements of a tensor."""
-        kind, shape = require_elements(tensor), tuple(tensor.dims)
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            entries = {entry.key: entry.value for entry in tensor.external_data}
-            return self.external.array(tensor.name, kind, shape, entries)
-        return np.asarray(numpy_helper.to_array(tensor))
-
 
 TORCH = "pkg.torch."  # before the names of the notes of PyTorch's exporter
 _ENTRY = re.compile(r"^(\w+): (PARAMETER|BUFFER) target='([^']+)'", re.MULTILINE)
@@ -767,6 +762,15 @@ def _layer(notes: Mapping[str, str]) -> str:
     """The path of the layer: PyTorch lists its steps, and then the operator, as "['', 'conv', 'conv.0', 'relu']"."""
     steps = notes.get("onnx.name_scopes", "").strip("[]").split(", ")
     return steps[-2].strip("'") if len(steps) > 1 else ""
+
+
+def _elements(tensor: onnx.TensorProto, external: ExternalData) -> np.ndarray:
+    """The elements of a tensor. Raises as `require_elements`, and DataError for what another file has not."""
+    kind, shape = require_elements(tensor), tuple(tensor.dims)
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        return external.array(tensor.name, kind, shape, entries)
+    return np.asarray(numpy_helper.to_array(tensor))
 
 
 KINDS = {int(onnx.helper.np_dtype_to_tensor_dtype(kind.numpy)): kind.numpy for kind in dt.ALL}
