@@ -300,7 +300,8 @@ def _places(positions: np.ndarray, length: int, mode: str) -> np.ndarray:
     if mode == "wrap":
         return positions % length
     period = max(1, 2 * (length - 1))
-    return np.minimum(positions % period, -positions % period)
+    places: np.ndarray = np.minimum(positions % period, -positions % period)
+    return places
 
 
 def _picked(data: Value, axis: int, places: np.ndarray) -> Value:
