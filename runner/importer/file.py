@@ -271,7 +271,7 @@ def _text(node: onnx.NodeProto) -> str:
 
 # The local functions of an ONNX model, which `onnx` inlines once it is known that none calls itself.
 
-MOST_INLINED = 20_000
+MOST_INLINED, MOST_INLINED_BYTES = 20_000, 1 << 26
 Key = tuple[str, str, str]  # domain, name and overload
 
 
@@ -283,10 +283,12 @@ def require_calls(model: onnx.ModelProto) -> None:
         known = [".".join(filter(None, key)) for key in functions]
         raise DataError("two functions of an ONNX file have one name", functions=some(known, 5))
     calls = {key: list(_called(f.node)) for key, f in functions.items()}
-    sizes: dict[Key, int] = {}
+    sizes, lengths = dict[Key, int](), dict[Key, int]()
     try:
         for key in TopologicalSorter(calls).static_order():
             sizes[key] = 1 + sum(sizes.get(inner, 1) for inner in calls.get(key, []))
+            own = functions[key].ByteSize() if key in functions else 0
+            lengths[key] = own + sum(lengths.get(inner, 0) for inner in calls.get(key, []))
     except CycleError as error:
         names = " -> ".join(".".join(filter(None, key)) for key in error.args[1])
         raise DataError("functions of an ONNX file call each other in a circle", functions=names) from None
@@ -294,6 +296,12 @@ def require_calls(model: onnx.ModelProto) -> None:
     if functions and total > MOST_INLINED:
         rows = {"nodes": total, "allowed": f"at most {MOST_INLINED}"}
         raise DataError("the functions of an ONNX file have too many nodes", **rows)
+    inlined = sum(lengths.get(key, 0) for key in _called(model.graph.node))
+    if inlined > MOST_INLINED_BYTES:
+        allowed = f"at most {MOST_INLINED_BYTES}"
+        raise DataError(
+            "the functions of an ONNX file are too large where they are called", bytes=inlined, allowed=allowed
+        )
     for nodes in (model.graph.node, *(f.node for f in functions.values())):
         for node in every(nodes):
             if function := functions.get((node.domain, node.op_type, node.overload)):
@@ -562,6 +570,7 @@ def _kind(dtype: np.dtype[Any]) -> str:
 
 MAX_BYTES = (1 << 31) - 1  # of protobuf
 MOST_NODES = 20_000
+MOST_PARTS = 2_000_000  # twice those that PyTorch writes for as many nodes
 OLDEST_OPSET = 9
 MOST_OPSET = (1 << 31) - 1  # of a domain that `onnx` does not know
 REPAIR = "export it again, or copy the file again"
@@ -614,24 +623,31 @@ def _parsed(path: Path, data: bytes) -> onnx.ModelProto:
     except (DecodeError, ValueError) as reason:
         what = "not an ONNX file, or a damaged one"
         raise DataError(what, file=path, reason=reason, bytes=len(data), repair=REPAIR) from None
-    _require_text(path, model)
     if not model.HasField("graph") or not model.graph.node:
         raise DataError("an ONNX file without a graph", file=path, bytes=len(data), repair=REPAIR)
     count = sum(1 for _ in every(chain(model.graph.node, *(function.node for function in model.functions))))
     if count > MOST_NODES:
         raise ConfigError("an ONNX file with too many nodes", file=path, nodes=count, allowed=f"at most {MOST_NODES}")
+    _require_parts(path, model)
     return model
 
 
-def _require_text(path: Path, message: Message) -> None:
-    """Raise DataError for a text that is not UTF-8, which protobuf's fastest parser returns as bytes."""
-    for kind, value in message.ListFields():
-        values = [value] if isinstance(value, str | bytes | Message) else value
-        if kind.type == kind.TYPE_STRING and (wrong := [text for text in values if isinstance(text, bytes)]):
-            rows = {"field": kind.full_name, "value": repr(wrong[0][:80]), "repair": REPAIR}
-            raise DataError("a text in an ONNX file is not UTF-8", file=path, **rows)
-        for inner in values if kind.type == kind.TYPE_MESSAGE else ():
-            _require_text(path, inner)
+def _require_parts(path: Path, model: onnx.ModelProto) -> None:
+    """Raise ConfigError for a model of too many messages and texts, DataError for a text that is not UTF-8, which
+    protobuf's fastest parser returns as bytes."""
+    waiting, count = list[Message]([model]), 1
+    while waiting:
+        for kind, value in waiting.pop().ListFields():
+            values = [value] if isinstance(value, str | bytes | Message) else value
+            count += len(values) if kind.type in (kind.TYPE_STRING, kind.TYPE_MESSAGE) else 0
+            if count > MOST_PARTS:
+                allowed = f"at most {MOST_PARTS} messages and texts"
+                raise ConfigError("an ONNX file with too many parts", file=path, allowed=allowed)
+            if kind.type == kind.TYPE_MESSAGE:
+                waiting += values
+            if kind.type == kind.TYPE_STRING and (wrong := [text for text in values if isinstance(text, bytes)]):
+                rows = {"field": kind.full_name, "value": repr(wrong[0][:80]), "repair": REPAIR}
+                raise DataError("a text in an ONNX file is not UTF-8", file=path, **rows)
 
 
 def _opsets(model: onnx.ModelProto) -> dict[str, int]:

@@ -252,3 +252,21 @@ def test_nodes_in_branches_count(tmp_path):
     with pytest.raises(ConfigError, match="too many nodes") as caught:
         read_model(saved(tmp_path / "model.onnx", branches(length=50_000)))
     assert caught.value.rows["nodes"] == "100001"
+
+
+def test_parts_count(tmp_path):
+    """Two bytes each, of which protobuf makes messages."""
+    path = tmp_path / "model.onnx"
+    path.write_bytes(relu().SerializeToString() + b"\x72\0" * file.MOST_PARTS)
+    with pytest.raises(ConfigError, match="too many parts"):
+        read_model(path)
+
+
+def test_a_function_is_as_large_as_its_calls(tmp_path):
+    """A function of 1 MB that is called 100 times."""
+    large = helper.make_node("Constant", [], ["k"], value=numpy_helper.from_array(np.zeros(1 << 18, np.float32)))
+    made = function(nodes=[large, helper.make_node("Relu", ["a"], ["b"])])
+    for k in range(100):
+        made.graph.node.append(helper.make_node("F", ["x"], [f"y{k}"], domain="own"))
+    with pytest.raises(DataError, match="too large where they are called"):
+        read_model(saved(tmp_path / "model.onnx", made))
