@@ -76,9 +76,10 @@ _PASSED = re.compile(r"%(\w+)")
 
 @dataclass(frozen=True, eq=False)
 class OnnxNode:
-    """A node. `number` counts from 1 in the order of the file; "" in `inputs` is one that is left out.
+    """A node. `number` counts from 1, in the order of the file if it can be executed so.
 
-    `layer` is the path of the layer that it comes from, `call` the call, where the exporter noted them.
+    "" in `inputs` is one that is left out. `layer` is the path of the layer that it comes from, `call` the call, where
+    the exporter noted them.
     """
 
     name: str
@@ -270,19 +271,24 @@ def _text(node: onnx.NodeProto) -> str:
 
 # The local functions of an ONNX model, which `onnx` inlines once it is known that none calls itself.
 
-MOST_INLINED = 20_000
+MOST_INLINED, MOST_INLINED_BYTES = 20_000, 1 << 26
 Key = tuple[str, str, str]  # domain, name and overload
 
 
 def require_calls(model: onnx.ModelProto) -> None:
-    """Raise DataError for functions that call each other in a circle or have too many nodes, and for calls that do not
-    fit their function."""
+    """Raise DataError for functions of one name, that call each other in a circle or have too many nodes, and for calls
+    that do not fit their function."""
     functions = {(f.domain, f.name, f.overload): f for f in model.functions}
+    if len(functions) < len(model.functions):
+        known = [".".join(filter(None, key)) for key in functions]
+        raise DataError("two functions of an ONNX file have one name", functions=some(known, 5))
     calls = {key: list(_called(f.node)) for key, f in functions.items()}
-    sizes: dict[Key, int] = {}
+    sizes, lengths = dict[Key, int](), dict[Key, int]()
     try:
         for key in TopologicalSorter(calls).static_order():
             sizes[key] = 1 + sum(sizes.get(inner, 1) for inner in calls.get(key, []))
+            own = functions[key].ByteSize() if key in functions else 0
+            lengths[key] = own + sum(lengths.get(inner, 0) for inner in calls.get(key, []))
     except CycleError as error:
         names = " -> ".join(".".join(filter(None, key)) for key in error.args[1])
         raise DataError("functions of an ONNX file call each other in a circle", functions=names) from None
@@ -290,6 +296,12 @@ def require_calls(model: onnx.ModelProto) -> None:
     if functions and total > MOST_INLINED:
         rows = {"nodes": total, "allowed": f"at most {MOST_INLINED}"}
         raise DataError("the functions of an ONNX file have too many nodes", **rows)
+    inlined = sum(lengths.get(key, 0) for key in _called(model.graph.node))
+    if inlined > MOST_INLINED_BYTES:
+        allowed = f"at most {MOST_INLINED_BYTES}"
+        raise DataError(
+            "the functions of an ONNX file are too large where they are called", bytes=inlined, allowed=allowed
+        )
     for nodes in (model.graph.node, *(f.node for f in functions.values())):
         for node in every(nodes):
             if function := functions.get((node.domain, node.op_type, node.overload)):
@@ -409,7 +421,7 @@ def _order(nodes: Sequence[onnx.NodeProto], writers: Mapping[str, int]) -> list[
 
 def _read(node: onnx.NodeProto) -> set[str]:
     """The names that a node reads, also those that its graphs read from outside."""
-    found = set(node.input)
+    found = set(filter(None, node.input))
     for graph in _graphs(node):
         written = {name for inner in graph.node for name in inner.output}
         written |= {value.name for value in (*graph.input, *graph.initializer)}
@@ -558,6 +570,7 @@ def _kind(dtype: np.dtype[Any]) -> str:
 
 MAX_BYTES = (1 << 31) - 1  # of protobuf
 MOST_NODES = 20_000
+MOST_PARTS = 2_000_000  # twice those that PyTorch writes for as many nodes
 OLDEST_OPSET = 9
 MOST_OPSET = (1 << 31) - 1  # of a domain that `onnx` does not know
 REPAIR = "export it again, or copy the file again"
@@ -584,8 +597,11 @@ def with_all_outputs(path: Path, names: Sequence[str]) -> bytes:
 
     Raises ConfigError when it is too large for one message.
     """
-    loaded = onnx.load(str(path))
+    loaded, external = _parsed(path, read_bytes(path, MAX_BYTES)), ExternalData(path)
     model = valid(loaded, _opsets(loaded))
+    for tensor in (*model.graph.initializer, *_tensors(model.graph.node)):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            tensor.CopyFrom(numpy_helper.from_array(_elements(tensor, external), tensor.name))
     needed, kept = set(names), []
     for node in reversed(model.graph.node):
         if needed.intersection(node.output):
@@ -607,24 +623,31 @@ def _parsed(path: Path, data: bytes) -> onnx.ModelProto:
     except (DecodeError, ValueError) as reason:
         what = "not an ONNX file, or a damaged one"
         raise DataError(what, file=path, reason=reason, bytes=len(data), repair=REPAIR) from None
-    _require_text(path, model)
     if not model.HasField("graph") or not model.graph.node:
         raise DataError("an ONNX file without a graph", file=path, bytes=len(data), repair=REPAIR)
     count = sum(1 for _ in every(chain(model.graph.node, *(function.node for function in model.functions))))
     if count > MOST_NODES:
         raise ConfigError("an ONNX file with too many nodes", file=path, nodes=count, allowed=f"at most {MOST_NODES}")
+    _require_parts(path, model)
     return model
 
 
-def _require_text(path: Path, message: Message) -> None:
-    """Raise DataError for a text that is not UTF-8, which protobuf's fastest parser returns as bytes."""
-    for kind, value in message.ListFields():
-        values = [value] if isinstance(value, str | bytes | Message) else value
-        if kind.type == kind.TYPE_STRING and (wrong := [text for text in values if isinstance(text, bytes)]):
-            rows = {"field": kind.full_name, "value": repr(wrong[0][:80]), "repair": REPAIR}
-            raise DataError("a text in an ONNX file is not UTF-8", file=path, **rows)
-        for inner in values if kind.type == kind.TYPE_MESSAGE else ():
-            _require_text(path, inner)
+def _require_parts(path: Path, model: onnx.ModelProto) -> None:
+    """Raise ConfigError for a model of too many messages and texts, DataError for a text that is not UTF-8, which
+    protobuf's fastest parser returns as bytes."""
+    waiting, count = list[Message]([model]), 1
+    while waiting:
+        for kind, value in waiting.pop().ListFields():
+            values = [value] if isinstance(value, str | bytes | Message) else value
+            count += len(values) if kind.type in (kind.TYPE_STRING, kind.TYPE_MESSAGE) else 0
+            if count > MOST_PARTS:
+                allowed = f"at most {MOST_PARTS} messages and texts"
+                raise ConfigError("an ONNX file with too many parts", file=path, allowed=allowed)
+            if kind.type == kind.TYPE_MESSAGE:
+                waiting += values
+            if kind.type == kind.TYPE_STRING and (wrong := [text for text in values if isinstance(text, bytes)]):
+                rows = {"field": kind.full_name, "value": repr(wrong[0][:80]), "repair": REPAIR}
+                raise DataError("a text in an ONNX file is not UTF-8", file=path, **rows)
 
 
 def _opsets(model: onnx.ModelProto) -> dict[str, int]:
@@ -681,7 +704,7 @@ class _Reader:
         arrays: dict[str, np.ndarray] = {}
         for tensor in proto.initializer:
             if tensor.data_type != onnx.TensorProto.STRING:  # which only labels of classifiers are
-                arrays[tensor.name] = self._array(tensor)
+                arrays[tensor.name] = _elements(tensor, self.external)
         if proto.sparse_initializer:
             names = [tensor.values.name for tensor in proto.sparse_initializer]
             raise ConfigError("sparse initializers cannot be imported", initializers=some(names, 5))
@@ -721,7 +744,7 @@ class _Reader:
             case Kinds.STRING:
                 return proto.s.decode(errors="replace")
             case Kinds.TENSOR:
-                return self._array(proto.t)
+                return _elements(proto.t, self.external)
             case Kinds.GRAPH:
                 return self._inner(self.graph(proto.g))
             case Kinds.FLOATS:
@@ -740,14 +763,6 @@ class _Reader:
         self.moved_weights |= {names[name] for name in graph.weights}
         return replace(graph, initializers={}, weights=()).renamed(names)
 
-    def _array(self, tensor: onnx.TensorProto) -> np.ndarray:
-        """The elements of a tensor."""
-        kind, shape = require_elements(tensor), tuple(tensor.dims)
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            entries = {entry.key: entry.value for entry in tensor.external_data}
-            return self.external.array(tensor.name, kind, shape, entries)
-        return np.asarray(numpy_helper.to_array(tensor))
-
 
 TORCH = "pkg.torch."  # before the names of the notes of PyTorch's exporter
 _ENTRY = re.compile(r"^(\w+): (PARAMETER|BUFFER) target='([^']+)'", re.MULTILINE)
@@ -765,7 +780,16 @@ def _layer(notes: Mapping[str, str]) -> str:
     return steps[-2].strip("'") if len(steps) > 1 else ""
 
 
-KINDS = frozenset(kind.numpy.name for kind in dt.ALL)
+def _elements(tensor: onnx.TensorProto, external: ExternalData) -> np.ndarray:
+    """The elements of a tensor. Raises as `require_elements`, and DataError for what another file has not."""
+    kind, shape = require_elements(tensor), tuple(tensor.dims)
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        return external.array(tensor.name, kind, shape, entries)
+    return np.asarray(numpy_helper.to_array(tensor))
+
+
+KINDS = {int(onnx.helper.np_dtype_to_tensor_dtype(kind.numpy)): kind.numpy for kind in dt.ALL}
 MOST_AXES = 32  # of an array in numpy 1
 FIELDS = "float_data", "double_data", "int32_data", "int64_data", "uint64_data", "string_data"
 
@@ -773,9 +797,10 @@ FIELDS = "float_data", "double_data", "int32_data", "int64_data", "uint64_data",
 def require_elements(tensor: onnx.TensorProto) -> np.dtype[Any]:
     """The element type of a tensor. Raises DataError when it has not the elements of its shape and type, ConfigError
     for a type that no operator here has."""
-    kind, shape = _element_type(tensor.data_type, tensor.name), tuple(tensor.dims)
+    kind = _element_type(tensor.data_type, tensor.name)
+    _require_shape("a tensor has an impossible shape", tensor.dims, tensor=tensor.name)
+    shape = tuple(tensor.dims)
     rows = {"tensor": tensor.name, "shape": shape}
-    _require_shape("a tensor has an impossible shape", shape, tensor=tensor.name)
     if tensor.HasField("segment"):
         raise DataError("a tensor in segments, which no exporter makes", **rows, repair=REPAIR)
     fields = {name: count for name in FIELDS if (count := len(getattr(tensor, name)))}
@@ -786,7 +811,10 @@ def require_elements(tensor: onnx.TensorProto) -> np.dtype[Any]:
     found, size = fields.get(own, 0), math.prod(shape)
     if tensor.HasField("raw_data"):
         found = len(tensor.raw_data) // kind.itemsize if len(tensor.raw_data) % kind.itemsize == 0 else -1
-    if found != size and tensor.data_location != onnx.TensorProto.EXTERNAL:
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        if fields or tensor.HasField("raw_data"):
+            raise DataError("a tensor has its elements in the file and in another one", **rows, repair=REPAIR)
+    elif found != size:
         what = "a tensor has another number of elements than its shape"
         raise DataError(what, **rows, expected=size, found=found, repair=REPAIR)
     return kind
@@ -794,24 +822,21 @@ def require_elements(tensor: onnx.TensorProto) -> np.dtype[Any]:
 
 def _require_shape(what: str, shape: Sequence[int], **where: str) -> None:
     """Raise DataError for a shape that no array can have."""
-    bytes_at_most = math.prod(max(n, 1) for n in shape) * 16
-    if len(shape) > MOST_AXES or any(n < 0 for n in shape) or bytes_at_most > sys.maxsize:
+    first = shape[:MOST_AXES]
+    if len(shape) > MOST_AXES or any(n < 0 for n in first) or math.prod(max(n, 1) for n in first) > sys.maxsize // 16:
+        rows = {"shape": tuple(first), "axes": len(shape)}
         allowed = f"at most {MOST_AXES} axes and {sys.maxsize} bytes"
-        raise DataError(what, **where, shape=tuple(shape), allowed=allowed, repair=REPAIR)
+        raise DataError(what, **where, **rows, allowed=allowed, repair=REPAIR)
 
 
 def _element_type(code: int, name: str) -> np.dtype[Any]:
     """Raises ConfigError for element types that no operator here has."""
-    try:
-        found = onnx.helper.tensor_dtype_to_np_dtype(code)
-    except (KeyError, ValueError):
-        found = None
-    if found is None or found.name not in KINDS:
+    if code not in KINDS:
         label = onnx.TensorProto.DataType.Name(code) if code in onnx.TensorProto.DataType.values() else code
         hint = "a model in Float32; of a quantized model, the original" if re.search("INT4|FLOAT", str(label)) else None
-        allowed = ", ".join(sorted(KINDS))
+        allowed = ", ".join(sorted(kind.name for kind in KINDS.values()))
         raise ConfigError("an element type is not supported", tensor=name, value=label, allowed=allowed, hint=hint)
-    return found
+    return KINDS[code]
 
 
 def _value(proto: onnx.ValueInfoProto) -> OnnxValue:
@@ -823,9 +848,11 @@ def _value(proto: onnx.ValueInfoProto) -> OnnxValue:
     shape = None
     if tensor.HasField("shape"):
         dims = tensor.shape.dim
-        lengths = [dim.dim_value for dim in dims]
+        lengths = [max(dim.dim_value, 0) for dim in dims]
         _require_shape("an input or output has an impossible shape", lengths, value=proto.name)
-        shape = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in dims)
+        # A length below 0 is a free one in old exporters, and in onnxruntime.
+        is_known = [dim.HasField("dim_value") and dim.dim_value >= 0 for dim in dims]
+        shape = tuple(d.dim_value if known else d.dim_param or "?" for d, known in zip(dims, is_known, strict=True))
     return OnnxValue(proto.name, dt.of(kind) if kind is not None else None, shape)
 
 

@@ -219,6 +219,9 @@ def compare(model: Path, config: RunConfig, tolerance: Tolerance) -> dict[str, A
         raise ConfigError("the run has no network of an ONNX file", **rows)
     with run_environment(config):
         network = OnnxNetwork(str(model), config.network.output, logits=False, batch_axis=config.network.batch_axis)
+        if empty := [str(value) for value in network.graph.inputs if 0 in (value.shape or ())]:
+            rows = {"inputs": ", ".join(empty), "repair": "a model with free axes"}
+            raise ConfigError("an input of an ONNX file has no elements", file=model, **rows)
         inputs = _inputs(config, network)
         ours = _values(network, inputs)
     session = _session(model, list(ours))
@@ -239,9 +242,13 @@ def _session(model: Path, values: Sequence[str]) -> Session:
 def _inputs(config: RunConfig, network: OnnxNetwork) -> list[np.ndarray]:
     declared = network.graph.inputs
     data = samples_of(config.dataset, "test")
-    rows = [column.sample for column in data.columns[: len(declared)]]
-    network.attach_data([kind.with_shape(ROWS, *kind.shape) for kind in rows])
-    with closing(data.batch(min(length_of(declared, network.batch_axes) or ROWS, len(data))).read(0)) as batches:
+    samples = [column.sample for column in data.columns[: len(declared)]]
+    network.attach_data([kind.with_shape(ROWS, *kind.shape) for kind in samples])
+    length = length_of(declared, network.batch_axes)
+    if length is not None and length > len(data):
+        rows = {"file": str(network.file), "batch": str(length), "samples": str(len(data))}
+        raise ConfigError("the batch of an ONNX file has more rows than the test split", **rows)
+    with closing(data.batch(min(length or ROWS, len(data))).read(0)) as batches:
         arrays = next(iter(batches))[: len(declared)]
     kinds = [value.dtype.numpy if value.dtype else x.dtype for value, x in zip(declared, arrays, strict=True)]
     return [np.asarray(x, kind) for x, kind in zip(arrays, kinds, strict=True)]

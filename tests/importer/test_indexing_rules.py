@@ -73,6 +73,7 @@ SLICES = [
     node("Slice", normal(4, 7), known(100), known(-100), known(1), known(-3)),
     node("Slice", normal(4, 7), known(-100), known(100), known(1), known(3)),
     node("Slice", normal(4, 7), known(0, 0), known(4, 7), note="everything"),
+    node("Slice", normal(4, 7), known(-100), known(100), known(1), known(LAST), note="one column"),
     node("Slice", normal(4, 5), opset=9, starts=[1, -3], ends=[3, 1000], axes=[0, 1]),
     node("Slice", normal(4, 5), opset=9, starts=[1], ends=[3]),
 ]

@@ -118,6 +118,15 @@ def test_a_fixed_batch_size_may_be_another_one(tmp_path):
     np.testing.assert_allclose(OnnxNetwork(str(path))(Tensor(x)).asnumpy(), rows, rtol=1e-5)
 
 
+def test_a_length_below_0_is_a_free_one(tmp_path):
+    made = classifier()
+    made.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1
+    path = saved(tmp_path / "free.onnx", made)
+    x = np.ones((5, 6), np.float32)
+    network = OnnxNetwork(str(path), logits=False).set_train(False)
+    np.testing.assert_allclose(network(Tensor(x)).asnumpy(), stock(path, x=x), rtol=1e-5)
+
+
 def test_errors_name_node_and_line_of_the_file(tmp_path):
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], "/dense/MatMul")]
     arrays = {"w": np.ones((5, 2), np.float32)}

@@ -83,6 +83,11 @@ def test_blocks(block, tmp_path):
         (pad((2, 3), [1, 1, 1]), "needs two pads for each axis"),
         (pad((2, 3), [0, -4, 0, 0]), "negative pads remove more than there is"),
         (pad((2, 3), [0, 1, 0, 0], mode="mirror"), "a setting is not supported"),
+        (node("Split", normal(2, 4), axis=1, num_outputs=1 << 31), "a setting is not supported"),
+        (
+            node("Split", normal(2, 4), Constant(np.array([1, 1, 2])), axis=1, outputs=2),
+            "the parts of a split are not the whole",
+        ),
         (pad((2, 3), [0, 1, 0, 0], opset=19, axes=[5, 0]), "an axis is out of range"),
         (node("DepthToSpace", normal(1, 6, 2, 2), blocksize=2), "needs blocksize * blocksize channels for each"),
         (node("SpaceToDepth", normal(1, 6, 2, 3), blocksize=2), "height and width must consist of whole blocks"),

@@ -113,7 +113,7 @@ FAMILIES: dict[str, tuple[Callable[[], onnx.ModelProto], Callable[[onnx.ModelPro
     "a call with too many inputs": (lambda: function("x", "x"), lambda m: None, "a function is called with other"),
     "a call with too many outputs": (function, lambda m: m.graph.node[0].output.append("z"), "a function is called"),
     "a call with a misspelt attribute": (function, lambda m: attributes(m).add(name="k", type=2), "no such attribute"),
-    "a function defined twice": (function, lambda m: m.functions.add().CopyFrom(m.functions[0]), CHECKER),
+    "a function defined twice": (function, lambda m: m.functions.add().CopyFrom(m.functions[0]), "two functions"),
     "a recursive function": (lambda: function(nodes=[calls()]), lambda m: None, "call each other in a circle"),
     "an undefined output of a function": (function, lambda m: m.functions[0].node[0].output.append("c"), CHECKER),
     "a function without its result": (lambda: function(nodes=[other()]), lambda m: None, CHECKER),
@@ -230,6 +230,15 @@ def test_every_command_refuses(run, words, capsys):
     assert CHECKER in capsys.readouterr().err
 
 
+@table(("rows", "message"), [(0, "has no elements"), (5000, "has more rows than the test split")])
+def test_a_batch_of_the_file_that_no_data_have(run, capsys, rows, message):
+    made = classifier((1, 32, 32), 10)
+    made.graph.input[0].type.tensor_type.shape.dim[0].dim_value = rows
+    saved(run / "model.onnx", made)
+    assert cli.main(["compare", "model.onnx", "run"]) == ConfigError.exit_code
+    assert message in capsys.readouterr().err
+
+
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """The working directory, with a run of a network of an ONNX file."""
@@ -243,3 +252,21 @@ def test_nodes_in_branches_count(tmp_path):
     with pytest.raises(ConfigError, match="too many nodes") as caught:
         read_model(saved(tmp_path / "model.onnx", branches(length=50_000)))
     assert caught.value.rows["nodes"] == "100001"
+
+
+def test_parts_count(tmp_path):
+    """Two bytes each, of which protobuf makes messages."""
+    path = tmp_path / "model.onnx"
+    path.write_bytes(relu().SerializeToString() + b"\x72\0" * file.MOST_PARTS)
+    with pytest.raises(ConfigError, match="too many parts"):
+        read_model(path)
+
+
+def test_a_function_is_as_large_as_its_calls(tmp_path):
+    """A function of 1 MB that is called 100 times."""
+    large = helper.make_node("Constant", [], ["k"], value=numpy_helper.from_array(np.zeros(1 << 18, np.float32)))
+    made = function(nodes=[large, helper.make_node("Relu", ["a"], ["b"])])
+    for k in range(100):
+        made.graph.node.append(helper.make_node("F", ["x"], [f"y{k}"], domain="own"))
+    with pytest.raises(DataError, match="too large where they are called"):
+        read_model(saved(tmp_path / "model.onnx", made))

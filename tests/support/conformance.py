@@ -67,6 +67,8 @@ class Case:
         """The model as a file, where these inputs are initializers."""
         model = onnx.ModelProto()
         model.CopyFrom(self.model)
+        if all(entry.domain not in ("", "ai.onnx") for entry in model.opset_import):  # of the node that is added
+            model.opset_import.add(domain="", version=CONVERTED)
         kept = [value for value in model.graph.input if value.name not in known]
         del model.graph.input[:]
         model.graph.input.extend(kept)

@@ -112,10 +112,13 @@ def _text(kind: Any, value: Any, places: list[Message], rng: random.Random) -> s
     return rng.choice(names if names and rng.random() < 0.6 else TEXTS)
 
 
+WEIGHTS = "weights.bin"  # beside the file of "external", of a kilobyte
+
+
 def bases() -> dict[str, onnx.ModelProto]:
     """Small models that ONNX's checker accepts and runner trains, with different kinds of messages."""
     made = {"classifier": classifier(), "images": _images(), "branches": _branches(), "function": _function()}
-    made |= {"recurrent": _recurrent(), "shapes": _shapes()}
+    made |= {"recurrent": _recurrent(), "shapes": _shapes(), "external": _external()}
     for one in made.values():
         for value in one.graph.output:
             value.CopyFrom(helper.make_tensor_value_info(value.name, TensorProto.FLOAT, ["n", "m"]))
@@ -161,6 +164,15 @@ def _function() -> onnx.ModelProto:
     inner[1].attribute.add(name="alpha", type=onnx.AttributeProto.FLOAT, ref_attr_name="alpha")
     made.functions.append(helper.make_function("own", "F", ["a", "b"], ["d"], inner, opsets, ["alpha"]))
     made.opset_import.append(opsets[1])
+    return made
+
+
+def _external() -> onnx.ModelProto:
+    made = model([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": ["n", 4]}, ["y"], {})
+    tensor = made.graph.initializer.add(name="w", data_type=TensorProto.FLOAT, dims=[4, 3])
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", WEIGHTS), ("offset", "8"), ("length", "48")):
+        tensor.external_data.add(key=key, value=value)
     return made
 
 

@@ -152,6 +152,8 @@ def places(shape: Sequence[int], axes: Sequence[int]) -> np.ndarray:
 def _range(start: int, end: int, step: int, length: int) -> range:
     """The positions of a slice, with bounds that count from the end or lie outside."""
     low, high = (bound + length if bound < 0 else bound for bound in (start, end))
+    longest = max(length, 1)
+    step = min(max(step, -longest), longest)
     if step > 0:
         return range(min(max(low, 0), length), min(max(high, 0), length), step)
     return range(min(max(low, 0), length - 1), min(max(high, -1), length - 1), step)

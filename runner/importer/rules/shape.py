@@ -124,10 +124,11 @@ def _first(x: Value) -> Value:
 def split(call: NodeCall, x: Value, sizes: np.ndarray | None = None) -> tuple[Value, ...]:
     """Parts of x along an axis, of equal or given lengths."""
     axis = call.axis(0, x.ndim)
-    length, count = x.shape[axis], call.attribute("num_outputs", call.outputs)
+    call.choice("num_outputs", call.outputs, call.outputs)
+    length, count = x.shape[axis], call.outputs
     each = -(-length // count)
     lengths = call.numbers("split", sizes) or [min(each, length - k * each) for k in range(count)]
-    if sum(lengths) != length or min(lengths) < 0:
+    if sum(lengths) != length or min(lengths) < 0 or len(lengths) != count:
         raise call.error("the parts of a split are not the whole", axis=axis, length=length, parts=lengths)
     if len(set(lengths)) == 1:
         return _as_tuple(ops.Split(axis, len(lengths))(x))
@@ -338,10 +339,22 @@ def _extended(call: NodeCall, data: Value, axis: int, low: int, high: int, mode:
         return data
     if length == 0:
         raise call.error("an axis without elements can only be padded by a constant", data=data.type, mode=mode)
-    places = np.pad(np.arange(length), (low, high), mode=mode)  # type: ignore[call-overload]
+    require_memory(4 * 8 * (low + length + high), node=call.node.name, pads=(low, high))
+    places = _places(np.arange(-low, length + high), length, mode)
     sides = [_picked(data, axis, part) for part in (places[:low], places[low + length :]) if part.size]
     parts = [*sides[: low > 0], data, *sides[low > 0 :]]
     return ops.Concat(axis)(*parts)
+
+
+def _places(positions: np.ndarray, length: int, mode: str) -> np.ndarray:
+    """Where the elements at positions outside of an axis come from."""
+    if mode == "edge":
+        return positions.clip(0, length - 1)
+    if mode == "wrap":
+        return positions % length
+    period = max(1, 2 * (length - 1))
+    places: np.ndarray = np.minimum(positions % period, -positions % period)
+    return places
 
 
 def _picked(data: Value, axis: int, places: np.ndarray) -> Value:
