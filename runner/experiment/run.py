@@ -27,9 +27,10 @@ from runner.core.graph import NO_VALUES, GraphObserver, ValueObserver
 from runner.errors import MismatchError, TrainingError
 from runner.experiment import observers, results
 from runner.experiment.build import MODES, Experiment, ModelInputs, build, device_of
-from runner.experiment.callbacks import ENDED, Checkpointer, MetricsJournal, Signals, restore
+from runner.experiment.callbacks import Checkpointer, MetricsJournal, Signals, restore
 from runner.experiment.manifest import ManifestWriter, RunDescription, Stopwatch, description_of, write_copies
 from runner.experiment.observers import StepGraphWriter, graph_observer
+from runner.experiment.progress import ENDED
 from runner.experiment.ranks import start_up
 from runner.host import files, seed
 from runner.host.console import LOG

@@ -397,11 +397,13 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         with storage_errors("cannot open a file for writing", path, "open"):
-            handle = open_unlinked(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            handle = open_unlinked(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             os.close(handle)
             raise StorageError("cannot open a file for writing", path=path, reason="not a regular file")
         self._file = open(handle, "ab", buffering=0)  # noqa: SIM115  it stays open as long as the run
+        self._size = os.fstat(handle).st_size  # as this process knows it
+        self._hashed, self._digest = 0, hashlib.sha256()  # of so many bytes
 
     def append(self, row: dict[str, Any]) -> None:
         """Add one row. Raises StorageError when the disk does not take all of it."""
@@ -410,17 +412,33 @@ class Journal:
     def extend(self, content: bytes) -> None:
         """Add bytes. Raises StorageError when the disk does not take all of them."""
         with storage_errors("cannot append to a file", self.path, "write"):
-            if self._file.write(content) != len(content):
+            written = self._file.write(content)
+            self._size += written
+            if written != len(content):
                 raise OSError("the disk took only a part")
 
-    def size(self) -> int:
-        """Bytes in the file."""
-        return os.fstat(self._file.fileno()).st_size
+    def position(self) -> tuple[int, str]:
+        """Bytes in the file, and their sha256 (hex); each byte is read once.
+
+        Raises StorageError when another process has changed the length, so that nothing else is known of it either.
+        """
+        with storage_errors("cannot read a file that is written", self.path):
+            if (found := os.fstat(self._file.fileno()).st_size) != self._size:
+                raise OSError(
+                    f"another process has changed its length: {self._size} bytes were written, it has {found}"
+                )
+            while part := os.pread(self._file.fileno(), 1 << 20, self._hashed):
+                self._digest.update(part)
+                self._hashed += len(part)
+        return self._size, self._digest.hexdigest()
 
     def cut(self, size: int) -> None:
-        """Truncate to the first `size` bytes: a resumed run writes the rest again."""
+        """Truncate to the first `size` bytes: a resumed run writes the rest again. Raises StorageError."""
         with storage_errors("cannot shorten a file", self.path, "truncate"):
+            if size > os.fstat(self._file.fileno()).st_size:  # the system would fill it with zeros
+                raise OSError(f"it has less than {size} bytes")
             self._file.truncate(size)
+        self._size, self._hashed, self._digest = size, 0, hashlib.sha256()
 
     def sync(self) -> None:
         """Write all appended rows to the disk. Raises StorageError, also when the file was removed in the meantime."""
