@@ -15,7 +15,7 @@ from runner import rundir
 from runner.config.schema import CheckpointSettings
 from runner.errors import ConfigError, DataError, changed_rows
 from runner.experiment.manifest import RunDescription, check_identity, number
-from runner.experiment.progress import BYTES, CALLBACKS, ENDED, LOSSES, SHA256, check_progress
+from runner.experiment.progress import BYTES, CALLBACKS, ENDED, LOSSES, PRINTS, SHA256, check_progress
 from runner.host.console import LOG
 from runner.host.files import Journal, make_directory
 from runner.host.json import read_optional
@@ -152,6 +152,7 @@ class Checkpointer(Callback):
         }
         states, of_callbacks = self.states.saved()
         progress |= ({CALLBACKS: states} if states else {}) | ({ENDED: True} if has_ended else {})
+        progress |= {PRINTS: prints.position()} if (prints := self.description.prints) else {}
         name = f"{self.settings.prefix}-{progress['epoch']}_{progress['step']}"
         arrays = {p.name: p.array for p in cb_params.train_network.get_parameters()}
         state.save(self.folder / name, arrays, progress, self.description.identity, {**of_callbacks, **losses})
@@ -186,6 +187,8 @@ def restore(
             repair = f"restore checkpoints or {rundir.METRICS} from a copy; without checkpoints the run starts again"
             reasons = "\n".join(unusable)
             raise DataError("no checkpoint of the run can be used", path=place, reasons=reasons, repair=repair)
+        if description.prints:
+            description.prints.rewind(None)
         journal.cut(0)
         return {}
     for line in unusable:
@@ -193,6 +196,8 @@ def restore(
     if not force:
         check_identity(found.identity, description.identity)
     _load_parameters(description, found, force)
+    if description.prints:
+        description.prints.rewind(found.progress.get(PRINTS))
     journal.cut(found.progress[BYTES])
     step = found.progress["global_step"]
     state.prune(place, settings.prefix, settings.keep_max, step)  # there may be no further one

@@ -19,6 +19,7 @@ from runner.host.json import fits, parse_data
 from runner.train.checkpoint.state import MANIFEST, SavedCheckpoint
 
 CALLBACKS, ENDED, LOSSES = "callbacks", "has_ended", "losses"  # names in the progress of a checkpoint, of its arrays
+PRINTS = "prints"  # the position of the print file
 BYTES, SHA256 = "journal_bytes", "journal_sha256"  # of the journal when the checkpoint was saved
 STEP = b'{"event": "step"'  # the beginning of a row
 MAX_LINE = 4 << 20  # bytes
@@ -30,6 +31,11 @@ def _is_count(value: object) -> bool:
 
 def _is_digest(value: object) -> bool:
     return fits(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None
+
+
+def _is_position(value: Any) -> bool:
+    is_one = fits(value, {"file": str, "bytes": int, "sha256": str}) and len(value) == 3
+    return is_one and _is_digest(value["sha256"]) and 0 <= value["bytes"] < 1 << 62
 
 
 def _number_in(text: object) -> float | None:
@@ -48,6 +54,7 @@ FIELDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "providers": (lambda value: fits(value, [str]) and all(value) and value != [], "a list of names"),
     CALLBACKS: (lambda value: fits(value, dict), "a group of states, or none"),
     ENDED: (lambda value: value is True, "true, or none"),
+    PRINTS: (_is_position, "name, bytes and sha256 of the print file, or none"),
 }
 
 
@@ -56,7 +63,7 @@ def check_progress(found: SavedCheckpoint, journal: Path) -> None:
     progress, file = found.progress, found.folder / MANIFEST
     for name in {**FIELDS, **progress}:
         is_valid, expected = FIELDS.get(name, (lambda _: False, "not there: no such name"))
-        if (name in progress or name not in (CALLBACKS, ENDED)) and not is_valid(progress.get(name)):
+        if (name in progress or name not in (CALLBACKS, ENDED, PRINTS)) and not is_valid(progress.get(name)):
             _refuse("the progress of the checkpoint is not valid", file, name, expected, progress.get(name))
     last = _last_step(progress, journal)
     for name, value in {**progress, "loss": _number_in(progress["loss"])}.items():

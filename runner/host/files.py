@@ -205,12 +205,13 @@ def read_bytes(path: Path, limit: int) -> bytes:
         return file.read(min(limit, os.fstat(file.fileno()).st_size))
 
 
-def sha256(path: Path) -> str:
-    """The sha256 (hex) of a file, which is read in parts. Raises as `open_regular`."""
+def sha256(path: Path, size: int = sys.maxsize) -> str:
+    """The sha256 (hex) of the first `size` bytes of a file, which is read in parts. Raises as `open_regular`."""
     digest = hashlib.sha256()
     with open_regular(path, sys.maxsize) as file:
-        while part := file.read(1 << 20):
+        while part := file.read(min(size, 1 << 20)):
             digest.update(part)
+            size -= len(part)
     return digest.hexdigest()
 
 
@@ -390,8 +391,8 @@ def sync_folder(folder: Path) -> None:
 class Journal:
     """An append-only file of JSON lines or binary records.
 
-    Each record is one write to the operating system; `sync` (and `close`) puts it on the disk. After a kill the last
-    record may be cut, all earlier ones are whole.
+    `size` is its length in bytes. Each record is one write to the operating system; `sync` (and `close`) puts it on the
+    disk. After a kill the last record may be cut, all earlier ones are whole.
     """
 
     def __init__(self, path: Path) -> None:
@@ -402,7 +403,7 @@ class Journal:
             os.close(handle)
             raise StorageError("cannot open a file for writing", path=path, reason="not a regular file")
         self._file = open(handle, "ab", buffering=0)  # noqa: SIM115  it stays open as long as the run
-        self._size = os.fstat(handle).st_size  # as this process knows it
+        self.size = os.fstat(handle).st_size  # as this process knows it
         self._hashed, self._digest = 0, hashlib.sha256()  # of so many bytes
 
     def append(self, row: dict[str, Any]) -> None:
@@ -413,7 +414,7 @@ class Journal:
         """Add bytes. Raises StorageError when the disk does not take all of them."""
         with storage_errors("cannot append to a file", self.path, "write"):
             written = self._file.write(content)
-            self._size += written
+            self.size += written
             if written != len(content):
                 raise OSError("the disk took only a part")
 
@@ -423,14 +424,12 @@ class Journal:
         Raises StorageError when another process has changed the length, so that nothing else is known of it either.
         """
         with storage_errors("cannot read a file that is written", self.path):
-            if (found := os.fstat(self._file.fileno()).st_size) != self._size:
-                raise OSError(
-                    f"another process has changed its length: {self._size} bytes were written, it has {found}"
-                )
+            if (found := os.fstat(self._file.fileno()).st_size) != self.size:
+                raise OSError(f"another process has changed its length: from {self.size} to {found} bytes")
             while part := os.pread(self._file.fileno(), 1 << 20, self._hashed):
                 self._digest.update(part)
                 self._hashed += len(part)
-        return self._size, self._digest.hexdigest()
+        return self.size, self._digest.hexdigest()
 
     def cut(self, size: int) -> None:
         """Truncate to the first `size` bytes: a resumed run writes the rest again. Raises StorageError."""
@@ -438,7 +437,7 @@ class Journal:
             if size > os.fstat(self._file.fileno()).st_size:  # the system would fill it with zeros
                 raise OSError(f"it has less than {size} bytes")
             self._file.truncate(size)
-        self._size, self._hashed, self._digest = size, 0, hashlib.sha256()
+        self.size, self._hashed, self._digest = size, 0, hashlib.sha256()
 
     def sync(self) -> None:
         """Write all appended rows to the disk. Raises StorageError, also when the file was removed in the meantime."""

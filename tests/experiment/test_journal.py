@@ -174,6 +174,7 @@ VALID = {
     "journal_sha256": [],
     "callbacks": [..., {}],  # of no callback
     "has_ended": [..., True],  # all steps are made
+    "prints": [...],
     "more": [...],
 }
 WRONG = [(field, value) for field in VALID for value in EVERY if repr(value) not in map(repr, VALID[field])]
