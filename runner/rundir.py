@@ -276,7 +276,8 @@ def claimed(folder: Path) -> Iterator[None]:
         yield
     finally:
         with suppress(OSError):
-            _write_lock(folder, "")
+            if json.read_optional(folder / LOCK) == own_identity():  # or the directory is that of another run now
+                _write_lock(folder, "")
 
 
 def _write_lock(folder: Path, text: str) -> None:

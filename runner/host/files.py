@@ -31,8 +31,26 @@ NO_LINKS = errno.EPERM, errno.ENOTSUP, errno.ENOSYS  # of file systems without h
 def before_operation(operation: str, path: Path) -> None:
     """Called before every operation that changes something: open, write, truncate, fsync, link, rename, mkdir, unlink.
 
-    Tests replace it with a function that raises OSError or kills the process at the n-th call.
+    Raises OSError in a directory that this process has locked, if its name leads elsewhere now: a run would go on in
+    two places. Tests replace it with a function that raises OSError or kills the process at the n-th call.
     """
+    if _held:
+        place = os.path.abspath(path)
+        for handle, lock in [*_held.items()]:
+            folder = os.path.dirname(lock)
+            if place.startswith(folder + os.sep) and not _leads_to(lock, handle):
+                raise OSError(f"{folder} was renamed, removed or replaced while it was in use")
+
+
+_held: dict[int, str] = {}  # the lock files that this process holds: absolute paths by file descriptor
+
+
+def _leads_to(path: str, handle: int) -> bool:
+    """Whether a path is still that of an open file."""
+    try:
+        return os.path.samestat(os.lstat(path), os.fstat(handle))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def write_atomically(path: Path, content: Content, mode: int = 0o666) -> None:
@@ -165,10 +183,12 @@ def locked(path: Path, wait: bool = False) -> Iterator[None]:
         handle = open_unlinked(path, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        _held[handle] = os.path.abspath(path)
         yield
     except BlockingIOError:
         raise BusyError("another process is using this directory", path=path.parent) from None
     finally:
+        _held.pop(handle, None)
         os.close(handle)
 
 
