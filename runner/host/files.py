@@ -35,20 +35,21 @@ def before_operation(operation: str, path: Path) -> None:
     two places. Tests replace it with a function that raises OSError or kills the process at the n-th call.
     """
     if _held:
-        place = os.path.abspath(path)
-        for handle, lock in [*_held.items()]:
-            folder = os.path.dirname(lock)
-            if place.startswith(folder + os.sep) and not _leads_to(lock, handle):
+        name = str(path)
+        place = name if os.path.isabs(name) else os.path.abspath(name)
+        for folder, lock, state in [*_held.values()]:
+            if place.startswith(folder) and not _leads_to(lock, state):
                 raise OSError(f"{folder} was renamed, removed or replaced while it was in use")
 
 
-_held: dict[int, str] = {}  # the lock files that this process holds: absolute paths by file descriptor
+# The locks that this process holds, by file descriptor: folder and file as absolute paths, and the open file.
+_held: dict[int, tuple[str, str, os.stat_result]] = {}
 
 
-def _leads_to(path: str, handle: int) -> bool:
-    """Whether a path is still that of an open file."""
+def _leads_to(path: str, state: os.stat_result) -> bool:
+    """Whether a path is still that of a file."""
     try:
-        return os.path.samestat(os.lstat(path), os.fstat(handle))
+        return os.path.samestat(os.lstat(path), state)
     except (FileNotFoundError, NotADirectoryError):
         return False
 
@@ -183,7 +184,8 @@ def locked(path: Path, wait: bool = False) -> Iterator[None]:
         handle = open_unlinked(path, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        _held[handle] = os.path.abspath(path)
+        folder = os.path.abspath(path.parent) + os.sep
+        _held[handle] = folder, folder + path.name, os.fstat(handle)
         yield
     except BlockingIOError:
         raise BusyError("another process is using this directory", path=path.parent) from None
