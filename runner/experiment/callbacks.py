@@ -145,7 +145,7 @@ class Checkpointer(Callback):
             "global_step": cb_params.cur_step_num,
             "epoch": cb_params.cur_epoch_num,
             "step": step_in_epoch(cb_params),
-            "loss": str(cb_params.net_outputs),
+            "loss": str(number(cb_params.net_outputs)),
             BYTES: size,
             SHA256: digest,
             "providers": self.description.providers,

@@ -288,13 +288,13 @@ class Stopwatch(Callback):
 
 
 def number(value: object) -> float:
-    """The shortest decimal that is read back as the same value of the same precision.
+    """The shortest decimal that is read back as the same value of the same precision; of an array, its only element.
 
     >>> import numpy as np
     >>> number(np.float32(0.1))
     0.1
     """
-    return float(str(value))
+    return float(str(np.asarray(value).reshape(())[()]))
 
 
 class RunDescription:

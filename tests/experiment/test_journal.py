@@ -12,7 +12,7 @@ from soak import thinned
 from tables import table
 
 import runner
-from runner import cli
+from runner import cli, nn, ops
 from runner.errors import DataError
 from runner.experiment.resume import resume
 from runner.train.checkpoint import state
@@ -117,6 +117,24 @@ def test_a_journal_that_another_process_shortens_is_an_error(tmp_path, monkeypat
     monkeypatch.setattr("runner.experiment.callbacks.number", shortened)
     assert cli.main([*WORDS, *STEPS, f"hydra.run.dir={run}"]) == 5
     assert not list((run / "checkpoints").iterdir())
+
+
+@pytest.mark.parametrize("mode", ["pynative", "graph"])
+def test_the_loss_may_be_an_array_of_one_number(tmp_path, mode):
+    class One(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.loss, self.reshape = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean"), ops.Reshape()
+
+        def construct(self, logits, labels):
+            return self.reshape(self.loss(logits, labels), (1,))
+
+    runner.register.loss("one")(lambda: One())
+    words = [*WORDS[:-1], f"mode={mode}", *STEPS, "loss=one", "eval.every=never"]
+    runner.run([*words, f"hydra.run.dir={tmp_path / 'whole'}"])
+    runner.run([*words, "max_steps=4", f"hydra.run.dir={tmp_path / 'run'}"])
+    resume(tmp_path / "run", ["max_steps=null"])
+    assert (tmp_path / "run" / JOURNAL).read_bytes() == (tmp_path / "whole" / JOURNAL).read_bytes()
 
 
 # The readers of a finished run.
