@@ -62,15 +62,15 @@ class CallbackStates:
             raise DataError("the states of callbacks are damaged", found=type(states).__name__)
         left = dict(arrays)
         values = {name: _value(saved, name, left) for name, saved in states.items()}
-        if left or not all(isinstance(value, dict) for value in values.values()):
-            kinds = [f"{name}: {type(value).__name__}" for name, value in values.items() if not isinstance(value, dict)]
-            expected = "a group for each callback, and no other arrays"
-            raise DataError("the states of callbacks are damaged", expected=expected, found=some([*kinds, *left], 5))
+        if wrong := [name for name, value in values.items() if not isinstance(value, dict)]:
+            raise DataError("the states of callbacks are damaged", expected="a group for each", found=some(wrong, 5))
         if unknown := sorted(set(states) - set(self._callbacks)):
             LOG.warning("the checkpoint has the state of %s, which this run does not have", some(unknown, 5))
         for name, callback in self._callbacks.items():
             if name in states:
                 callback.load_state_dict(values[name])
+        if left:
+            raise DataError("the states of callbacks are damaged", expected="no other arrays", found=some([*left], 5))
 
     def _warn(self) -> None:
         for name, before in [*self._before.items()]:
