@@ -28,7 +28,7 @@ from runner.host.process import exit_code, may_be_alive, own_identity
 STATUS, CONFIG, MANIFEST = "status.json", "config.json", "manifest.json"
 SUMMARY, METRICS = "summary.json", "metrics.jsonl"
 LOCK, OWNER, HYDRA = ".lock", ".runner_owner.json", ".hydra"  # HYDRA: the folder of its records
-INPUTS, SCRIPT, TRACKING = "inputs.json", "script.json", "tracking.json"
+INPUTS, SCRIPT, TRACKING, PRINTS = "inputs.json", "script.json", "tracking.json", "print.json"
 CONSOLE, REPORT = "console.log", "report.html"
 CHECKPOINTS, CODE, EVAL, TENSORBOARD = "checkpoints", "code", "eval", "tensorboard"
 DUMP, EXCEPTION_DUMP, GRAPHS, KERNEL_META, PROFILING = "dump", "exception_dump", "graphs", "kernel_meta", "profiling"
@@ -39,9 +39,21 @@ SWEEP, MULTIRUN, BEST = "sweep.jsonl", "multirun.yaml", "best.json"
 # What is written into the directory of a run, and of a sweep. Callbacks of the user write other files.
 OF_RUNS = (
     *(HYDRA, LOCK, OWNER, STATUS, CONFIG, MANIFEST, INPUTS, SCRIPT, METRICS, SUMMARY, TRACKING, TENSORBOARD, CONSOLE),
-    *(REPORT, CHECKPOINTS, MODEL, CODE, EVAL, DUMP, GRAPHS, PROFILING, EXCEPTION_DUMP, KERNEL_META),
+    *(PRINTS, REPORT, CHECKPOINTS, MODEL, CODE, EVAL, DUMP, GRAPHS, PROFILING, EXCEPTION_DUMP, KERNEL_META),
 )
-STARTING = (HYDRA, LOCK, OWNER, STATUS, CONFIG, MANIFEST, INPUTS, SCRIPT, CONSOLE, CODE)  # before the first step
+STARTING = (
+    HYDRA,
+    LOCK,
+    OWNER,
+    STATUS,
+    CONFIG,
+    MANIFEST,
+    INPUTS,
+    SCRIPT,
+    PRINTS,
+    CONSOLE,
+    CODE,
+)  # before the first step
 SUBMITIT, SUBMITTED = ".submitit", ".submitit/submission_file_*.sh"  # the latter are links, which nothing writes to
 OF_SWEEPS = (SWEEP, MULTIRUN, BEST, REPORT, HYDRA, LOCK, OWNER, SUBMITIT, "optimization_results.yaml")
 MAX_FILE_BYTES = 16 << 20  # of a file that is read as a whole
@@ -189,6 +201,12 @@ def is_claim(folder: Path) -> bool:
     return has_lock and (HYDRA not in found or ((folder / HYDRA).is_dir() and not _lasting(folder / HYDRA)))
 
 
+def is_kernel_file(path: Path) -> bool:
+    """Whether a file of `kernel_meta/`, whose names depend on the code of the user, is one that a run has written."""
+    record = path.with_suffix(".json") if path.suffix == ".onnx" else path
+    return not {"program", "kernel"}.isdisjoint(json.read_optional(record))
+
+
 def _lasting(folder: Path) -> list[str]:
     """The names in a folder without what a killed process was writing."""
     return [name for name in files.names(folder) if not files.is_temporary(name)]
@@ -259,7 +277,8 @@ def claimed(folder: Path) -> Iterator[None]:
         yield
     finally:
         with suppress(OSError):
-            _write_lock(folder, "")
+            if json.read_optional(folder / LOCK) == own_identity():  # or the directory is that of another run now
+                _write_lock(folder, "")
 
 
 def _write_lock(folder: Path, text: str) -> None:

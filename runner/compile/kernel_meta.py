@@ -9,23 +9,27 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from runner import rundir
 from runner.compile.onnx.builder import all_graphs, source_operators
 from runner.core.graph import Graph, GraphObserver
 from runner.core.operators import Node
 from runner.core.source import user_line
 from runner.core.values import Value
-from runner.host.files import make_directory, write_atomically, write_json
+from runner.host.files import make_directory, remove, storage_errors, write_atomically, write_json
 
 _WITH_LOCATIONS, _AS_TRACED, _WITH_GROUPS = (1, 2), 2, 4  # levels
 
 
 class KernelMeta(GraphObserver):
-    """Writes the files of one level. Raises StorageError when the folder cannot be written."""
+    """Writes the files of one level. Raises StorageError when the folder cannot be written.
+
+    With `replaces`, the first file replaces those of the process whose run is resumed.
+    """
 
     records_steps = True
 
-    def __init__(self, folder: Path, level: int) -> None:
-        self.folder, self.level = make_directory(folder), level
+    def __init__(self, folder: Path, level: int, replaces: bool = False) -> None:
+        self.folder, self.level, self._replaces = make_directory(folder), level, replaces
         self.disables_optimization = level == _AS_TRACED
         self._taken: Counter[str] = Counter()
         self._model: Any = None
@@ -36,6 +40,9 @@ class KernelMeta(GraphObserver):
 
     def executed(self, graph: Graph) -> None:
         model, self._model = self._model, None
+        if self._replaces:
+            self._replaces = False
+            self._remove_earlier()
         name = self._name(graph.name)
         kernels = [] if model is None else _kernels(model.graph)
         header = {"program": name, "model": None if model is None else f"{name}.onnx"}
@@ -51,6 +58,11 @@ class KernelMeta(GraphObserver):
         """Write the files of a model that failed as well: they are needed to find the reason."""
         if self._model is not None:
             self.executed(graph)
+
+    def _remove_earlier(self) -> None:
+        with storage_errors("cannot remove an earlier kernel file", self.folder):
+            for path in [path for path in self.folder.iterdir() if rundir.is_kernel_file(path)]:
+                remove(path)
 
     def _groups(self, program: str, kernels: Sequence[Any], graph: Graph) -> None:
         nodes = {node.name: node for node in graph.all_nodes}

@@ -24,6 +24,7 @@ from runner.core.precision import DEFAULT, Policy, policy
 from runner.device import MAX_ID, Device, idle_card
 from runner.errors import ConfigError, nearest
 from runner.host.console import LOG, note_once
+from runner.host.files import remove, storage_errors
 from runner.host.lazy import reference_attribute
 from runner.observe import dump, graph, profile
 from runner.observe.dump.settings import FILES as DUMP_FILES, PATH_KEY
@@ -181,9 +182,17 @@ def _change(settings: dict[str, Any]) -> None:
     effects.print_to(_SETTINGS.get()["print_file_path"])
 
 
-def print_file_is_unused() -> bool:
-    """Whether `print_file_path` is set, and no operator has printed to this file."""
-    return effects.is_unused()
+@contextmanager
+def printing_to(file: effects.PrintFile) -> Iterator[effects.PrintFile]:
+    """Context in which Print writes to this file, which is created; at its end one without prints is removed."""
+    try:
+        with preserved():
+            _change({"print_file_path": effects.added(file)})
+            yield file
+    finally:
+        if file.is_empty:
+            with storage_errors("cannot remove an empty print file", file.path):
+                remove(file.path)
 
 
 def reserves_class_names() -> bool:
@@ -336,11 +345,7 @@ def _print_file(value: Any) -> str:
         raise ConfigError("print_file_path must be a string", given=type(value).__name__)
     if not value:
         return ""
-    requested = effects.checked_path(value)
-    name = effects.unused_path(requested)
-    if name != requested:
-        LOG.warning("%s exists: prints go to %s", requested, name.name)
-    return str(name)
+    return str(effects.new_path(value))
 
 
 def _profiling_options(value: Any) -> str:

@@ -1,8 +1,8 @@
 """The journal and the checkpoints of a run: callbacks that write them, and `restore`, with which a resumed run begins.
 
-A run calls `MetricsJournal` after every step, and last of all `Checkpointer`, which saves parameters, progress and the
-length of the journal when a checkpoint is due or a signal has come. `restore` reads the newest whole checkpoint and
-cuts the journal to that length; `global_step` of what it returns is where `Model.train` continues.
+A run calls `MetricsJournal` after every step, and last of all `Checkpointer`, which saves parameters, progress, length
+and hash of the journal when a checkpoint is due or a signal has come. `restore` reads the newest whole checkpoint that
+fits the journal, and cuts that to its length; `global_step` of what it returns is where `Model.train` continues.
 """
 
 import time
@@ -13,8 +13,9 @@ import numpy as np
 
 from runner import rundir
 from runner.config.schema import CheckpointSettings
-from runner.errors import ConfigError
+from runner.errors import ConfigError, DataError, changed_rows
 from runner.experiment.manifest import RunDescription, check_identity, number
+from runner.experiment.progress import BYTES, CALLBACKS, ENDED, LOSSES, PRINTS, SHA256, check_progress
 from runner.host.console import LOG
 from runner.host.files import Journal, make_directory
 from runner.host.json import read_optional
@@ -22,9 +23,8 @@ from runner.train.callback import Callback, CallbackParameters, RunContext, step
 from runner.train.callback.base import NO_LOSSES
 from runner.train.callback.state import CallbackStates
 from runner.train.checkpoint import state
-from runner.train.checkpoint.state import sweep_run
-
-CALLBACKS, ENDED, LOSSES = "callbacks", "has_ended", "losses"  # names in the progress of a checkpoint, of its arrays
+from runner.train.checkpoint.state import SavedCheckpoint, sweep_run
+from runner.types import TensorType
 
 
 class MetricsJournal(Callback):
@@ -140,20 +140,23 @@ class Checkpointer(Callback):
         """
         self.description.experiment.model.value_observer().flush()  # a resumed run does not repeat the steps before
         self.journal.sync()
+        size, digest = self.journal.position()
         progress = {
             "global_step": cb_params.cur_step_num,
             "epoch": cb_params.cur_epoch_num,
             "step": step_in_epoch(cb_params),
-            "loss": str(cb_params.net_outputs),
-            "journal_bytes": self.journal.size(),
+            "loss": str(number(cb_params.net_outputs)),
+            BYTES: size,
+            SHA256: digest,
             "providers": self.description.providers,
         }
         states, of_callbacks = self.states.saved()
         progress |= ({CALLBACKS: states} if states else {}) | ({ENDED: True} if has_ended else {})
+        progress |= {PRINTS: prints.position()} if (prints := self.description.prints) else {}
         name = f"{self.settings.prefix}-{progress['epoch']}_{progress['step']}"
         arrays = {p.name: p.array for p in cb_params.train_network.get_parameters()}
         state.save(self.folder / name, arrays, progress, self.description.identity, {**of_callbacks, **losses})
-        state.prune(self.folder, self.settings.prefix, self.settings.keep_max)
+        state.prune(self.folder, self.settings.prefix, self.settings.keep_max, cb_params.cur_step_num)
         self._saved_step, self._saved_time = cb_params.cur_step_num, time.monotonic()
 
     def _due(self, step: int) -> bool:
@@ -169,25 +172,47 @@ class Checkpointer(Callback):
 def restore(
     description: RunDescription, settings: CheckpointSettings, journal: Journal, force: bool, goes_on: bool
 ) -> dict[str, Any]:
-    """Restore the model and the journal from the newest valid checkpoint of a run, and return its recorded progress.
+    """Restore the model and the journal from the newest checkpoint that fits it, and return its recorded progress.
 
     {} when there is none: the run starts again. `goes_on`: a run that was finished there is to make more steps, also if
-    a callback had stopped it. Raises ConfigError when something has changed that the results depend on, unless `force`.
+    a callback had stopped it. Raises DataError when no checkpoint can be used, ConfigError when something has changed
+    that the results depend on, unless `force`.
     """
     folder = description.subject.folder
     sweep_run(folder)
-    found, damaged = state.newest(folder / rundir.CHECKPOINTS, settings.prefix)
-    for line in damaged:
-        LOG.warning("%s", line)
+    place = folder / rundir.CHECKPOINTS
+    found, unusable = state.newest(place, settings.prefix, lambda one: check_progress(one, journal.path))
     if found is None:
+        if unusable:
+            repair = f"restore checkpoints or {rundir.METRICS} from a copy; without checkpoints the run starts again"
+            reasons = "\n".join(unusable)
+            raise DataError("no checkpoint of the run can be used", path=place, reasons=reasons, repair=repair)
+        if description.prints:
+            description.prints.rewind(None)
         journal.cut(0)
         return {}
+    for line in unusable:
+        LOG.warning("%s", line)
     if not force:
         check_identity(found.identity, description.identity)
-    for name, parameter in description.experiment.model.train_network.parameters_dict().items():
-        parameter.set_data(found.arrays[name])
-    journal.cut(found.progress["journal_bytes"])
-    state.prune(folder / rundir.CHECKPOINTS, settings.prefix, settings.keep_max)  # there may be no further one
+    _load_parameters(description, found, force)
+    if description.prints:
+        description.prints.rewind(found.progress.get(PRINTS))
+    journal.cut(found.progress[BYTES])
+    step = found.progress["global_step"]
+    state.prune(place, settings.prefix, settings.keep_max, step)  # there may be no further one
     description.before_arrays = found.callbacks
-    was_finished = read_optional(folder / rundir.SUMMARY).get("steps") == found.progress["global_step"]
+    was_finished = read_optional(folder / rundir.SUMMARY).get("steps") == step
     return {name: value for name, value in found.progress.items() if name != ENDED or not (goes_on and was_finished)}
+
+
+def _load_parameters(description: RunDescription, found: SavedCheckpoint, force: bool) -> None:
+    """Raise DataError unless the arrays of a checkpoint are the parameters of the run; with `force` some of them."""
+    parameters = description.experiment.model.train_network.parameters_dict()
+    has = {name: TensorType.of(array) for name, array in found.arrays.items() if not force or name in parameters}
+    if rows := changed_rows(has, {name: parameter.type for name, parameter in parameters.items()}):
+        first = dict([*rows.items()][: rundir.NAMED])
+        what = "the parameters of the checkpoint are not those of the run"
+        raise DataError(what, file=found.folder, **first, repair=state.REPAIR)
+    for name, parameter in parameters.items():
+        parameter.set_data(found.arrays[name])

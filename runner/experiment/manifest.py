@@ -34,6 +34,7 @@ from runner.host.files import make_directory, sha256, write_atomically, write_js
 from runner.host.json import fits, flat, read_optional
 from runner.host.machine import cpu_model, packages, usable_cores
 from runner.nn.metrics.base import direction_of
+from runner.ops.effects import PrintFile
 from runner.train.callback import Callback, CallbackParameters, RunContext
 from runner.train.checkpoint.state import sweep_temporaries
 
@@ -287,18 +288,18 @@ class Stopwatch(Callback):
 
 
 def number(value: object) -> float:
-    """The shortest decimal that is read back as the same value of the same precision.
+    """The shortest decimal that is read back as the same value of the same precision; of an array, its only element.
 
     >>> import numpy as np
     >>> number(np.float32(0.1))
     0.1
     """
-    return float(str(value))
+    return float(str(np.asarray(value).reshape(())[()]))
 
 
 class RunDescription:
     """Identity, manifest and summary of a run; `before` is the progress recorded by the checkpoint that it resumes,
-    `before_arrays` are the arrays of callbacks there.
+    `before_arrays` are the arrays of callbacks there; `prints` is the print file.
 
     `data` are the datasets by split, `metrics` those of the last evaluation.
     """
@@ -309,6 +310,7 @@ class RunDescription:
         self.subject, self.experiment, self.stopwatch = subject, experiment, stopwatch
         self.before: dict[str, Any] = {}
         self.before_arrays: Mapping[str, np.ndarray] = {}
+        self.prints: PrintFile | None = None
         self.metrics = experiment.model.metrics
         self._data = {split: (dataset, "") for split, dataset in data.items()}
 

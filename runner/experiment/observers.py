@@ -7,6 +7,7 @@ of the run directory are checked, and claimed, before a run begins.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
@@ -14,7 +15,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from runner import compile as compiler, rundir
+from runner import compile as compiler, context, rundir
 from runner.communication.world import process_number
 from runner.config.groups import services
 from runner.config.schema import RunConfig, RunRequest
@@ -31,6 +32,8 @@ from runner.observe import dump as dumps, graph as observe_files, profile
 from runner.observe.dump.settings import FILES as DUMP_FILES, PATH_KEY
 from runner.observe.graph.folder import FILES as GRAPH_FILES, check_folder
 from runner.observe.profile.settings import FILES as PROFILE_FILES
+from runner.ops import effects
+from runner.ops.effects import PrintFile
 from runner.ops.random import random_counter
 from runner.rundir import OutputDirectory
 from runner.train import profile as profiler
@@ -269,7 +272,37 @@ def graph_observer(request: RunRequest) -> GraphObserver:
         observer = observe_files.GraphFolder(path, folder, replaces=request.resume)
     if not config.session.op_debug_level:
         return observer
-    return GraphObservers(observer, compiler.KernelMeta(folder / rundir.KERNEL_META, config.session.op_debug_level))
+    level = config.session.op_debug_level
+    return GraphObservers(observer, compiler.KernelMeta(folder / rundir.KERNEL_META, level, replaces=request.resume))
+
+
+# The print file of a run. Its name is recorded, so a resumed run continues it: it may have a suffix.
+
+
+@contextmanager
+def printing(request: RunRequest) -> Iterator[PrintFile | None]:
+    """Context in which the operators Print of a run write to `print_file_path`; yields the file.
+
+    Raises ConfigError for a path that cannot be one, StorageError.
+    """
+    requested = request.config.print_file_path
+    if requested is None:
+        yield None
+        return
+    known = _known_print_file(request.folder, requested) if request.resume else None
+    with context.printing_to(known or PrintFile(effects.new_path(requested))) as file:
+        if known is None:
+            write_json(request.folder / rundir.PRINTS, {"path": str(file.path)})
+        yield file
+        if file.is_empty:
+            LOG.warning("print_file_path has no effect: no operator Print was executed")
+
+
+def _known_print_file(folder: Path, requested: str) -> PrintFile | None:
+    """The recorded print file, if it is that of this path, or with the suffix of a path that existed."""
+    path, known = str(effects.checked_path(requested)), read_optional(folder / rundir.PRINTS).get("path")
+    is_own = isinstance(known, str) and re.fullmatch(rf"{re.escape(path)}(\.[0-9]+)*", known) is not None
+    return PrintFile(Path(str(known)), is_own=True) if is_own else None
 
 
 # The file of the training step that every run in graph mode writes.

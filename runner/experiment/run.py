@@ -27,9 +27,10 @@ from runner.core.graph import NO_VALUES, GraphObserver, ValueObserver
 from runner.errors import MismatchError, TrainingError
 from runner.experiment import observers, results
 from runner.experiment.build import MODES, Experiment, ModelInputs, build, device_of
-from runner.experiment.callbacks import ENDED, Checkpointer, MetricsJournal, Signals, restore
+from runner.experiment.callbacks import Checkpointer, MetricsJournal, Signals, restore
 from runner.experiment.manifest import ManifestWriter, RunDescription, Stopwatch, description_of, write_copies
 from runner.experiment.observers import StepGraphWriter, graph_observer
+from runner.experiment.progress import ENDED
 from runner.experiment.ranks import start_up
 from runner.host import files, seed
 from runner.host.console import LOG
@@ -41,6 +42,7 @@ from runner.nn.metrics.base import AnyMetric, is_scalar
 from runner.nn.steps import GraphStep
 from runner.nn.wrap import WithEvalCell
 from runner.observe import dump as dumps
+from runner.observe.graph.folder import FAILED
 from runner.ops.random import random_counter
 from runner.train import setup
 from runner.train.callback import Callback, CallbackParameters, RunContext, check_losses
@@ -57,11 +59,12 @@ def run(request: RunRequest) -> dict[str, Any]:
     if not request.resume:
         write_json(folder / rundir.CONFIG, request.resolved)
         write_copies(folder, loaded_files())
-    with run_environment(config):
+    with run_environment(config), observers.printing(request) as prints:
         with closing(value_observer(request)) as values_observer:
             experiment = _build(request, values_observer)
             step_graph = StepGraphWriter(experiment, folder)
             description = description_of(request, experiment, stopwatch)
+            description.prints = prints
             write_json(folder / rundir.INPUTS, ModelInputs.of(experiment.train_data).as_json())
             with closing(Journal(folder / rundir.METRICS)) as journal:
                 if request.resume:
@@ -109,16 +112,11 @@ def run_environment(config: RunConfig) -> Iterator[None]:
     """Inside, the seed and the context of a run are set."""
     with context.preserved(), random_counter().preserved(), seed.preserved():
         seed.set_seed(config.seed)
-        context.set_context(
-            mode=MODES[config.mode],
-            reserve_class_name_in_scope=config.reserve_class_name_in_scope,
-            print_file_path=config.print_file_path or "",
-        )
+        names = config.reserve_class_name_in_scope
+        context.set_context(mode=MODES[config.mode], reserve_class_name_in_scope=names)
         if config.session.initialize_system:
             setup.prepare(device_of(config), config.mode == "graph")
         yield
-        if context.print_file_is_unused():
-            LOG.warning("print_file_path has no effect: no operator Print was executed")
 
 
 def conclude(request: RunRequest, summary: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
@@ -202,6 +200,8 @@ def _restore(request: RunRequest, description: RunDescription, journal: Journal)
     """Restore model and journal, and record the config and code with which the run continues. Raises as `restore`."""
     is_told = bool(request.overrides)
     before = restore(description, request.config.checkpoint, journal, request.force, goes_on=is_told)
+    with files.storage_errors("cannot remove an earlier graph", request.folder / FAILED):
+        files.remove(request.folder / FAILED)
     if before:
         write_json(request.folder / rundir.CONFIG, request.resolved)
     write_copies(request.folder, loaded_files())  # without a checkpoint too: they may not have been complete
@@ -297,7 +297,9 @@ def run_evaluation(request: RunRequest) -> dict[str, Any]:
     """Evaluate with the weights of `checkpoint.load`, write the run folder, and return the summary. Raises as `run`."""
     config, folder, stopwatch = request.config, request.folder, Stopwatch()
     write_json(folder / rundir.CONFIG, request.resolved)
-    with run_environment(config):
+    with run_environment(config), observers.printing(request) as prints:
+        if prints is not None:
+            prints.rewind(None)  # to the start, also of an evaluation that was killed
         experiment = build(config, observer := graph_observer(request))
         weights = _load_weights(config.checkpoint, experiment)
         if config.eval.freeze:
@@ -308,8 +310,8 @@ def run_evaluation(request: RunRequest) -> dict[str, Any]:
         cb_params = CallbackParameters(cur_epoch_num=0, cur_step_num=0, net_outputs=np.float32(np.nan))
         with closing(Journal(folder / rundir.METRICS)) as journal:
             journal.cut(0)  # of an evaluation that was killed
-            metrics, observers = MetricsJournal(journal), [stopwatch, manifest]
-            values = final_evaluation(experiment, folder, metrics, cb_params, observers)
+            metrics = MetricsJournal(journal)
+            values = final_evaluation(experiment, folder, metrics, cb_params, [stopwatch, manifest])
         results.write_networks(experiment, folder)
     summary = description.summary(cb_params, values) | _evaluation_figures(experiment, stopwatch, values)
     return conclude(request, summary, values)

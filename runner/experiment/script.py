@@ -29,7 +29,7 @@ from runner.config.schema import CheckpointSettings, RunConfig
 from runner.dataset.pipeline import Dataset
 from runner.errors import BusyError, ConfigError, DataError, StorageError, changed_rows, known_names
 from runner.experiment.build import Experiment
-from runner.experiment.callbacks import ENDED, Checkpointer, MetricsJournal, restore
+from runner.experiment.callbacks import Checkpointer, MetricsJournal, restore
 from runner.experiment.manifest import (
     ManifestWriter,
     RunDescription,
@@ -40,6 +40,7 @@ from runner.experiment.manifest import (
     write_copies,
 )
 from runner.experiment.observers import StepGraphWriter
+from runner.experiment.progress import ENDED
 from runner.experiment.results import write_networks
 from runner.experiment.run import (
     Evaluation,

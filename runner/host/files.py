@@ -31,8 +31,27 @@ NO_LINKS = errno.EPERM, errno.ENOTSUP, errno.ENOSYS  # of file systems without h
 def before_operation(operation: str, path: Path) -> None:
     """Called before every operation that changes something: open, write, truncate, fsync, link, rename, mkdir, unlink.
 
-    Tests replace it with a function that raises OSError or kills the process at the n-th call.
+    Raises OSError in a directory that this process has locked, if its name leads elsewhere now: a run would go on in
+    two places. Tests replace it with a function that raises OSError or kills the process at the n-th call.
     """
+    if _held:
+        name = str(path)
+        place = name if os.path.isabs(name) else os.path.abspath(name)
+        for folder, lock, state in [*_held.values()]:
+            if place.startswith(folder) and not _leads_to(lock, state):
+                raise OSError(f"{folder} was renamed, removed or replaced while it was in use")
+
+
+# The locks that this process holds, by file descriptor: folder and file as absolute paths, and the open file.
+_held: dict[int, tuple[str, str, os.stat_result]] = {}
+
+
+def _leads_to(path: str, state: os.stat_result) -> bool:
+    """Whether a path is still that of a file."""
+    try:
+        return os.path.samestat(os.lstat(path), state)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def write_atomically(path: Path, content: Content, mode: int = 0o666) -> None:
@@ -165,10 +184,13 @@ def locked(path: Path, wait: bool = False) -> Iterator[None]:
         handle = open_unlinked(path, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        folder = os.path.abspath(path.parent) + os.sep
+        _held[handle] = folder, folder + path.name, os.fstat(handle)
         yield
     except BlockingIOError:
         raise BusyError("another process is using this directory", path=path.parent) from None
     finally:
+        _held.pop(handle, None)
         os.close(handle)
 
 
@@ -205,12 +227,13 @@ def read_bytes(path: Path, limit: int) -> bytes:
         return file.read(min(limit, os.fstat(file.fileno()).st_size))
 
 
-def sha256(path: Path) -> str:
-    """The sha256 (hex) of a file, which is read in parts. Raises as `open_regular`."""
+def sha256(path: Path, size: int = sys.maxsize) -> str:
+    """The sha256 (hex) of the first `size` bytes of a file, which is read in parts. Raises as `open_regular`."""
     digest = hashlib.sha256()
     with open_regular(path, sys.maxsize) as file:
-        while part := file.read(1 << 20):
+        while part := file.read(min(size, 1 << 20)):
             digest.update(part)
+            size -= len(part)
     return digest.hexdigest()
 
 
@@ -390,18 +413,20 @@ def sync_folder(folder: Path) -> None:
 class Journal:
     """An append-only file of JSON lines or binary records.
 
-    Each record is one write to the operating system; `sync` (and `close`) puts it on the disk. After a kill the last
-    record may be cut, all earlier ones are whole.
+    `size` is its length in bytes. Each record is one write to the operating system; `sync` (and `close`) puts it on the
+    disk. After a kill the last record may be cut, all earlier ones are whole.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         with storage_errors("cannot open a file for writing", path, "open"):
-            handle = open_unlinked(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            handle = open_unlinked(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             os.close(handle)
             raise StorageError("cannot open a file for writing", path=path, reason="not a regular file")
         self._file = open(handle, "ab", buffering=0)  # noqa: SIM115  it stays open as long as the run
+        self.size = os.fstat(handle).st_size  # as this process knows it
+        self._hashed, self._digest = 0, hashlib.sha256()  # of so many bytes
 
     def append(self, row: dict[str, Any]) -> None:
         """Add one row. Raises StorageError when the disk does not take all of it."""
@@ -410,17 +435,31 @@ class Journal:
     def extend(self, content: bytes) -> None:
         """Add bytes. Raises StorageError when the disk does not take all of them."""
         with storage_errors("cannot append to a file", self.path, "write"):
-            if self._file.write(content) != len(content):
+            written = self._file.write(content)
+            self.size += written
+            if written != len(content):
                 raise OSError("the disk took only a part")
 
-    def size(self) -> int:
-        """Bytes in the file."""
-        return os.fstat(self._file.fileno()).st_size
+    def position(self) -> tuple[int, str]:
+        """Bytes in the file, and their sha256 (hex); each byte is read once.
+
+        Raises StorageError when another process has changed the length, so that nothing else is known of it either.
+        """
+        with storage_errors("cannot read a file that is written", self.path):
+            if (found := os.fstat(self._file.fileno()).st_size) != self.size:
+                raise OSError(f"another process has changed its length: from {self.size} to {found} bytes")
+            while part := os.pread(self._file.fileno(), 1 << 20, self._hashed):
+                self._digest.update(part)
+                self._hashed += len(part)
+        return self.size, self._digest.hexdigest()
 
     def cut(self, size: int) -> None:
-        """Truncate to the first `size` bytes: a resumed run writes the rest again."""
+        """Truncate to the first `size` bytes: a resumed run writes the rest again. Raises StorageError."""
         with storage_errors("cannot shorten a file", self.path, "truncate"):
+            if size > os.fstat(self._file.fileno()).st_size:  # the system would fill it with zeros
+                raise OSError(f"it has less than {size} bytes")
             self._file.truncate(size)
+        self.size, self._hashed, self._digest = size, 0, hashlib.sha256()
 
     def sync(self) -> None:
         """Write all appended rows to the disk. Raises StorageError, also when the file was removed in the meantime."""

@@ -6,7 +6,7 @@ its text, files in the format of MindSpore, and where it goes. The context sets 
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
@@ -21,6 +21,7 @@ from runner.core.operators import Effect, family, primitive
 from runner.core.values import Tensor, Value
 from runner.errors import ConfigError, DataError, ShapeError, StorageError
 from runner.host import files, protobuf
+from runner.host.console import LOG
 from runner.host.files import Journal
 from runner.host.protobuf import fields, located_fields, message, required_bytes, required_text
 from runner.types import TensorType
@@ -86,37 +87,57 @@ VALUE, DESC, TENSOR = 1, 1, 2
 
 
 class PrintFile:
-    """Appends one message per Print, each in one write. The first Print creates the file.
+    """Appends one message per Print, each in one write. The first Print creates the file, or `added`.
 
-    `path` is the requested name, or one with a suffix when another process created that file first.
+    `path` is the requested name, or one with a suffix when another process created that file first. With `is_own` it is
+    the file of the run that a resumed one continues, from the place to which it is rewound.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, is_own: bool = False) -> None:
         self.path = path
         self._journal: Journal | None = None
-        self._size = 0
+        self._is_own, self._size = is_own, 0
 
     def append(self, parts: Sequence[Part]) -> None:
         """Add the strings and tensors of one Print.
 
         Raises StorageError when they cannot be written completely; the file is then unchanged.
         """
-        if self._journal is None:
-            self._open()
-        assert self._journal is not None
-        content = message(*((VALUE, _value(part)) for part in parts))
+        journal, content = self.opened(), message(*((VALUE, _value(part)) for part in parts))
         try:
-            self._journal.extend(content)
+            journal.extend(content)
         except StorageError:
             with suppress(StorageError):
-                self._journal.cut(self._size)
+                journal.cut(self._size)
             raise
         self._size += len(content)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was printed; there is no file then."""
+        """Whether nothing was printed."""
         return not self._size
+
+    def position(self) -> dict[str, Any]:
+        """Name, bytes and sha256 of the file, which is on the disk then. Raises StorageError."""
+        journal = self.opened()
+        journal.sync()
+        size, digest = journal.position()
+        return {"file": self.path.name, "bytes": size, "sha256": digest}
+
+    def rewind(self, position: Mapping[str, Any] | None) -> None:
+        """Continue the run's file from a place that `position` returned; None, or that of another file: from its start.
+
+        Raises DataError when the file does not begin with what it had there, StorageError.
+        """
+        if not self._is_own:
+            return
+        size = position["bytes"] if position and position["file"] == self.path.name else 0
+        if position and size and (found := files.sha256(self.path, size)) != position["sha256"]:
+            repair = "restore it, or print_file_path=ANOTHER prints the rest to another file"
+            rows = {"file": self.path, "expected": f"sha256 {position['sha256']} of {size} bytes", "found": found}
+            raise DataError("the print file is not that of the run", **rows, repair=repair)
+        self.opened().cut(size)
+        self._size = size
 
     def close(self) -> None:
         """Return when all is on the disk. A later Print continues the file."""
@@ -124,16 +145,20 @@ class PrintFile:
             self._journal.close()
             self._journal = None
 
-    def _open(self) -> None:
-        while not self._size:
+    def opened(self) -> Journal:
+        """The file, which is created if this has none yet. Raises StorageError."""
+        while not self._is_own:
             try:
                 files.write_new(self.path, b"")
-                break
+                self._is_own = True
             except FileExistsError:
                 self.path = unused_path(self.path)
             except OSError as reason:
                 raise files.storage_error("cannot create the print file", self.path, reason) from reason
-        self._journal = Journal(self.path)
+        if self._journal is None:
+            self._journal = Journal(self.path)
+            self._size = self._journal.size
+        return self._journal
 
 
 def unused_path(path: Path) -> Path:
@@ -142,6 +167,15 @@ def unused_path(path: Path) -> Path:
     while name.exists():
         name = path.with_name(f"{path.name}.{seconds}")
         seconds += 1
+    return name
+
+
+def new_path(path: str) -> Path:
+    """The path of a new print file, with a warning when the requested one exists. Raises ConfigError."""
+    requested = checked_path(path)
+    name = unused_path(requested)
+    if name != requested:
+        LOG.warning("%s exists: prints go to %s", requested, name.name)
     return name
 
 
@@ -220,9 +254,11 @@ def write(parts: Sequence[Part]) -> None:
         print(text(parts), flush=True)  # noqa: T201  the operator's purpose
 
 
-def is_unused() -> bool:
-    """Whether a file is selected, and no operator has printed to it."""
-    return bool(_FILE.get()) and _files[_FILE.get()].is_empty
+def added(file: PrintFile) -> str:
+    """The path of a file, which is created, as `print_to` takes it. Raises StorageError."""
+    file.opened()
+    _files[str(file.path)] = file
+    return str(file.path)
 
 
 def print_to(path: str) -> None:

@@ -73,13 +73,19 @@ class Golden:
 
 
 def from_run(folder: Path) -> Golden:
-    """The results of a finished run. Raises ConfigError if it is not finished, DataError without a valid checkpoint."""
+    """The results of a finished run.
+
+    Raises ConfigError if it is not finished, DataError without a valid checkpoint or with a damaged journal.
+    """
     run = RunRecord(folder)
     if not folder.is_dir() or not run.status:
         raise rundir.not_a_run(folder)
     if run.state != "ok" and run.status.get("exit_code") != 6:  # a run that does not meet `expect` is finished too
         hint = f"runner resume {folder}" if rundir.can_be_resumed(folder) else None
         raise ConfigError("the run is not finished", path=folder, status=run.state, hint=hint)
+    run.refuse_zeros()
+    if lines := run.metrics.damaged + run.metrics.torn:
+        raise DataError("the journal of the run has damaged lines", file=folder / rundir.METRICS, lines=lines)
     found, damaged = state.newest(folder / rundir.CHECKPOINTS, run.checkpoint_prefix)
     if found is None:
         raise DataError("no valid checkpoint", path=folder, found="; ".join(damaged) or "none")

@@ -174,8 +174,7 @@ def _has_content(root: Path, path: Path, hashes: Mapping[str, object]) -> bool:
         if root.name == rundir.CODE:  # copies, which may have been edited; a killed start has not recorded their hashes
             return not hashes or hashes.get(name) == files.sha256(path)
         if root.name == rundir.KERNEL_META:
-            record = path.with_suffix(".json") if path.suffix == ".onnx" else path
-            return not {"program", "kernel"}.isdisjoint(json.read_optional(record))
+            return rundir.is_kernel_file(path)
         if root.name in (rundir.DUMP, rundir.EXCEPTION_DUMP):
             size = path.stat().st_size
             is_dump = any(form.parse(path.name, size) for form in FORMATS) or path.name in long_names(path.parent)

@@ -127,14 +127,15 @@ class Metrics:
     """`metrics.jsonl`: global steps (n,) int64 ascending, their losses (n,) float64 and epochs (n,) int64 (0 for a
     step that says none), and the `eval` events unchanged.
 
-    `damaged` counts the lines that are not events. `torn`: the last line is incomplete, because the run was killed or
-    is still writing.
+    `damaged` counts the lines that are not events, `zeros` those of them with NUL bytes. `torn`: the last line is
+    incomplete, because the run was killed or is still writing.
     """
 
     steps: np.ndarray
     losses: np.ndarray
     evaluations: list[dict[str, Any]] = field(default_factory=list)
     damaged: int = 0
+    zeros: int = 0
     torn: bool = False
     epochs: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
@@ -197,9 +198,10 @@ class RunRecord:
         losses: list[float] = []
         epochs: list[int] = []
         evaluations: list[dict[str, Any]] = []
-        damaged, torn = 0, False
+        damaged, zeros, torn = 0, 0, False
         for line in self._lines(rundir.METRICS):
             row = event_of(line)
+            zeros += b"\0" in line
             torn = not line.endswith(b"\n")
             if row is None:
                 damaged += not torn
@@ -216,8 +218,15 @@ class RunRecord:
             epochs=np.asarray(epochs, np.int64)[order],
             evaluations=evaluations,
             damaged=damaged,
+            zeros=zeros,
             torn=torn,
         )
+
+    def refuse_zeros(self) -> None:
+        """Raise DataError for a journal that has NUL bytes in place of rows: a copy or a file system has lost them."""
+        if self.metrics.zeros:
+            repair = f"restore {rundir.METRICS} from a copy, or run it again"
+            raise DataError("the journal of the run has NUL bytes", file=self.folder / rundir.METRICS, repair=repair)
 
     @cached_property
     def results(self) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """Whole files or none, whole lines, folders with one owner: also when a disk is full and when many ask at once."""
 
 import errno
+import hashlib
 import json
 import os
 import stat
@@ -198,6 +199,25 @@ def test_a_journal_appends(tmp_path):
         journal.close()
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert rows == [{"a": 0, "b": "\n"}, {"a": 0.1}, {"a": 1, "b": "\n"}, {"a": 0.1}]
+
+
+def test_a_journal_knows_its_length_and_hash(tmp_path):
+    path = tmp_path / "lines"
+    path.write_bytes(b"before\n")
+    with closing(Journal(path)) as journal:
+        for k in range(3):
+            journal.extend(b"%d\n" % k)
+            content = path.read_bytes()
+            assert journal.position() == (len(content), hashlib.sha256(content).hexdigest())
+        journal.cut(9)
+        assert journal.position() == (9, hashlib.sha256(b"before\n0\n").hexdigest())
+        with pytest.raises(StorageError, match="cannot shorten a file"):  # the system would fill it with zeros
+            journal.cut(10)
+        assert path.read_bytes() == b"before\n0\n"
+        path.write_bytes(b"")
+        with pytest.raises(StorageError) as caught:
+            journal.position()
+        assert "another process has changed its length" in caught.value.rows["reason"]
 
 
 def test_a_journal_refuses_what_is_not_json(tmp_path):

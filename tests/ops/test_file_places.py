@@ -99,7 +99,7 @@ def test_a_print_that_does_not_fit_leaves_nothing_behind(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         real = journal._file
         small = Small()
-        small.truncate = real.truncate
+        small.truncate, small.fileno = real.truncate, real.fileno
         patch.setattr(journal, "_file", small)
         with pytest.raises(StorageError, match="cannot append"):
             grows.append(["second", np.zeros(100)])

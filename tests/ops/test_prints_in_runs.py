@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from deaths import Dead, die_at
 
 import runner
 from models.lenet import LeNet5
@@ -81,15 +82,52 @@ def test_file_and_screen_say_the_same(capsys):
     assert from_file.count("training\nTensor(shape=[1, 10], dtype=Float32, value=\n") == 6
 
 
-@pytest.mark.parametrize("mode", ["graph", "pynative"])
-def test_a_resumed_run_prints_the_rest_to_a_file_of_its_own(mode):
-    words = [*SMALL, f"mode={mode}", "epochs=3", "sink_size=2"]
+PARTS = {"graph": ("sink_size=2", "checkpoint.every_steps=4"), "pynative": ("checkpoint.every_steps=2",)}
+
+
+@pytest.mark.parametrize("mode", PARTS)
+def test_a_resumed_run_continues_its_file(mode, caplog):
+    """Prints of steps after the checkpoint are replaced, as dumps are."""
+    words = [*SMALL, f"mode={mode}", "epochs=3", *PARTS[mode]]
+    Path("print.pb").write_bytes(b"of the user")
     runner.run([*words, "print_file_path=whole.pb", "hydra.run.dir=whole"])
     runner.run([*words, "print_file_path=print.pb", "hydra.run.dir=part", "max_steps=4"])
+    (file,) = Path().glob("print.pb.*")  # since the other one exists
+    with file.open("ab") as prints:
+        prints.write(b"what a killed run has printed after its checkpoint")
+    caplog.clear()
     resume("part", ["max_steps=null"])
-    (second,) = Path().glob("print.pb.*")
-    assert plain(parse_print("print.pb")) + plain(parse_print(second)) == plain(parse_print("whole.pb"))
-    assert len(parse_print(second)) == 4
+    assert "prints go to" not in caplog.text
+    assert file.read_bytes() == Path("whole.pb").read_bytes()
+    assert sorted(Path().glob("*.pb*")) == [Path("print.pb"), file, Path("whole.pb")]
+    assert Path("print.pb").read_bytes() == b"of the user"
+
+
+@pytest.mark.parametrize("event", [1, 2, 5, 7])
+def test_a_killed_run_that_prints_ends_with_the_same_bytes(monkeypatch, event):
+    words = [*SMALL, "mode=pynative", "epochs=3", "checkpoint.every_steps=2", "eval.every=epoch"]
+    runner.run([*words, "print_file_path=whole.pb", "hydra.run.dir=whole"])
+    with monkeypatch.context() as patch:
+        die_at(patch, event, "metrics.jsonl")
+        with pytest.raises(Dead):
+            runner.run([*words, "print_file_path=print.pb", "hydra.run.dir=part"])
+    resume("part")
+    assert Path("print.pb").read_bytes() == Path("whole.pb").read_bytes()
+    assert {path.name for path in Path().glob("*.pb*")} == {"print.pb", "whole.pb"}
+
+
+def test_a_print_file_that_is_not_that_of_the_checkpoint_is_not_cut(capsys):
+    words = [*SMALL, "mode=pynative", "epochs=3", "max_steps=4", "print_file_path=print.pb", "hydra.run.dir=part"]
+    runner.run(words)
+    Path("print.pb").write_bytes(b"x" * 100_000)
+    assert cli.main(["resume", "part", "max_steps=6"]) == 7
+    assert "the print file is not that of the run" in capsys.readouterr().err
+    assert Path("print.pb").read_bytes() == b"x" * 100_000
+    Path("part/print.json").write_text('{"path": "/etc/passwd"}')  # which a foreign run directory may say
+    assert cli.main(["resume", "part", "max_steps=6"]) == 0
+    assert Path("print.pb").read_bytes() == b"x" * 100_000
+    assert cli.main(["resume", "part", "max_steps=7", "print_file_path=other.pb"]) == 0
+    assert len(parse_print("other.pb")) == 2
 
 
 def test_the_file_does_not_decide_whether_a_run_may_go_on():

@@ -103,18 +103,29 @@ def test_callbacks_of_one_class_have_numbers():
 
 @table(
     "states",
-    [3, {"Holder": {"a": {"$array": "Holder/1"}}}, {"Holder": {"$float": "x"}}, {"Holder": {"$array": 1, "b": 2}}],
+    [
+        *(3, {"Holder": {"a": {"$array": "Holder/1"}}}, {"Holder": {"$float": "x"}}, {"Holder": {"$array": 1, "b": 2}}),
+        *({"Holder": value} for value in (3, None, [], "a", {"$float": "1"}, {"a": {"$array": ["Holder/0"]}})),
+        *({"Other": 3}, {"Holder": {}}),
+    ],
 )
 def test_damaged_states(states):
+    """Also of a callback that this run does not have, and with an array that no state has."""
     with pytest.raises(DataError, match="damaged"):
-        CallbackStates([Holder()]).load(states, {})
+        CallbackStates([Holder()]).load(states, {"Holder/0": np.ones(2)})
 
 
 OTHERS = [
     (EarlyStopping(), {}),
     (EarlyStopping(), {"best": "1", "best_epoch": 1, "stopped_epoch": None, "waited": 0}),
     (EarlyStopping(), {"best": 1.0, "best_epoch": 1, "stopped_epoch": None, "waited": 0, "losses": np.ones((2, 2))}),
+    (EarlyStopping(), {"best": 1.0, "best_epoch": 1, "stopped_epoch": None, "waited": -1}),
     (EpochMonitor(), {"sum": "0", "losses": 3}),
+    (EpochMonitor(), {"sum": 1.0, "losses": -3}),
+    (ModelCheckpoint(), {"prefix": 3, "saved_step": 3, "files": []}),
+    (ModelCheckpoint(), {"prefix": "CKP", "saved_step": 3, "files": 3}),
+    (ModelCheckpoint(), {"prefix": "CKP", "saved_step": 3, "files": [], "ages": 3}),
+    (ModelCheckpoint(), {"prefix": "CKP", "saved_step": -3, "files": []}),
     (ModelCheckpoint(), {"prefix": "CKP", "saved_step": 3, "files": ["../../other.ckpt"]}),
     (ModelCheckpoint(), {"prefix": "CKP", "saved_step": 3, "files": ["CKP-1_3.ckpt"], "ages": [1.0]}),
 ]

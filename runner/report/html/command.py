@@ -23,7 +23,7 @@ MAX_NAMES = 20
 def main(args: Namespace) -> int:
     """Write the page about the runs in some folders and print its path.
 
-    Raises ConfigError if there is no run, StorageError if the page cannot be written.
+    Raises ConfigError if there is no run, DataError as `find_runs`, StorageError if the page cannot be written.
     """
     folders = [Path(word) for word in args.folders]
     target = Path(args.output) if args.output else (folders[0] if len(folders) == 1 else Path()) / rundir.REPORT
@@ -36,7 +36,7 @@ def main(args: Namespace) -> int:
 def find_runs(folders: Sequence[Path]) -> list[RunRecord]:
     """The runs in some folders without duplicates, in the order of the folders, in natural order within a folder.
 
-    Raises ConfigError for a folder that does not exist or has no run.
+    Raises ConfigError for a folder that does not exist or has no run, DataError for a run whose journal has NUL bytes.
     """
     found: dict[Path, RunRecord] = {}
     for folder in folders:
@@ -48,6 +48,8 @@ def find_runs(folders: Sequence[Path]) -> list[RunRecord]:
             raise ConfigError("no run in this folder", path=folder, hint="runner ls lists runs")
         for directory in directories:
             found.setdefault(real_path(directory), RunRecord(directory))
+    for record in found.values():
+        record.refuse_zeros()
     return list(found.values())
 
 

@@ -110,7 +110,7 @@ class EpochMonitor(Callback):
         return {"sum": self._sum, "losses": self._losses}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        require_state(self, fits(state, {"sum": float, "losses": int}), state)
+        require_state(self, fits(state, {"sum": float, "losses": int}) and state["losses"] >= 0, state)
         self._sum, self._losses = state["sum"], state["losses"]
 
 
@@ -241,11 +241,12 @@ class ModelCheckpoint(Callback):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The files that the interrupted run has saved since are saved again, under the same names."""
-        names, own = state.get("files", []), re.escape(state.get("prefix", "")) + r"-\d+_\d+" + re.escape(SUFFIX)
-        ages = state.get("ages", [0.0] * (len(names) + 1))
-        is_valid = fits(dict(state), {"prefix": str, "saved_step": int, "files": [str]}) and fits(ages, [float])
-        is_valid = is_valid and len(ages) == len(names) + 1 and all(re.fullmatch(own, name) for name in names)
+        is_valid = fits(dict(state), {"prefix": str, "saved_step": int, "files": [str]}) and state["saved_step"] >= 0
         require_state(self, is_valid, state)
+        names, own = state["files"], re.escape(state["prefix"]) + r"-\d+_\d+" + re.escape(SUFFIX)
+        ages = state.get("ages", [0.0] * (len(names) + 1))
+        is_valid = fits(ages, [float]) and len(ages) == len(names) + 1
+        require_state(self, is_valid and all(re.fullmatch(own, name) for name in names), state)
         now = self._clock()
         *written, self._saved_time = (now - age for age in ages)
         self._run_prefix, self._saved_step = state["prefix"], state["saved_step"]
@@ -401,6 +402,7 @@ class EarlyStopping(Callback):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         losses, kinds = state.get("losses"), {"best_epoch": int, "stopped_epoch": (int, None), "waited": int}
         is_valid = fits(dict(state), kinds) and type(state.get("best", "")) in (float, type(None))
+        is_valid = is_valid and min(state["best_epoch"], state["stopped_epoch"] or 0, state["waited"]) >= 0
         has_losses = isinstance(losses, np.ndarray) and losses.ndim == 1 and losses.dtype.kind == "f"
         require_state(self, is_valid and (losses is None or has_losses), state)
         self.best, self.best_epoch, self.stopped_epoch = state["best"], state["best_epoch"], state["stopped_epoch"]

@@ -60,11 +60,17 @@ class CallbackStates:
         """Give the callbacks what `saved` returned. Raises DataError for a damaged state."""
         if not isinstance(states, dict):
             raise DataError("the states of callbacks are damaged", found=type(states).__name__)
+        left = dict(arrays)
+        values = {name: _value(saved, name, left) for name, saved in states.items()}
+        if wrong := [name for name, value in values.items() if not isinstance(value, dict)]:
+            raise DataError("the states of callbacks are damaged", expected="a group for each", found=some(wrong, 5))
         if unknown := sorted(set(states) - set(self._callbacks)):
             LOG.warning("the checkpoint has the state of %s, which this run does not have", some(unknown, 5))
         for name, callback in self._callbacks.items():
             if name in states:
-                callback.load_state_dict(_value(states[name], name, arrays))
+                callback.load_state_dict(values[name])
+        if left:
+            raise DataError("the states of callbacks are damaged", expected="no other arrays", found=some([*left], 5))
 
     def _warn(self) -> None:
         for name, before in [*self._before.items()]:
@@ -147,8 +153,8 @@ def _is_text(value: str) -> bool:
     return not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
-def _value(saved: Any, callback: str, arrays: Mapping[str, np.ndarray]) -> Any:
-    """The value that `_Writer` has made this of. Raises DataError."""
+def _value(saved: Any, callback: str, arrays: dict[str, np.ndarray]) -> Any:
+    """The value that `_Writer` has made this of; its arrays are taken out of `arrays`. Raises DataError."""
     if isinstance(saved, list):
         return [_value(one, callback, arrays) for one in saved]
     if not isinstance(saved, dict):
@@ -157,7 +163,7 @@ def _value(saved: Any, callback: str, arrays: Mapping[str, np.ndarray]) -> Any:
         return {name: _value(one, callback, arrays) for name, one in saved.items()}
     try:
         ((kind, named),) = saved.items()
-        return float(named) if kind == FLOAT else np.array(arrays[named])[() if kind == NUMBER else ...]
+        return float(named) if kind == FLOAT else np.array(arrays.pop(named))[() if kind == NUMBER else ...]
     except (ValueError, KeyError, TypeError) as reason:
         raise DataError("the state of a callback is damaged", callback=callback, found=repr(saved)[:200]) from reason
 

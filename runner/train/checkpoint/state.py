@@ -16,7 +16,8 @@ Below: the manifest, directories that appear at once, arrays in safetensors, and
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -122,10 +123,11 @@ def _checked(values: dict[str, Any], path: Path) -> Manifest:
     is_valid = is_valid and fits([*values["files"].values()], [{"bytes": int, "sha256": object}])
     if is_valid:
         parts = {name: CheckpointFile(part["bytes"], part["sha256"]) for name, part in values["files"].items()}
-        manifest = Manifest(parts, values["progress"], values["identity"])
-        counts = [*(part.size for part in parts.values()), manifest.progress.get("global_step", 0)]
-        if all(map(_is_count, counts)):
-            return manifest
+        if not _is_count(step := values["progress"].get("global_step", 0)):
+            rows = {"expected": "global_step a whole number of at least 0", "found": repr(step)[:100]}
+            raise DataError("a manifest has a wrong value", file=path, **rows, repair=REPAIR)
+        if all(_is_count(part.size) for part in parts.values()):
+            return Manifest(parts, values["progress"], values["identity"])
     raise DataError("a manifest lacks required values", file=path, repair=REPAIR)
 
 
@@ -359,17 +361,19 @@ def state_file(checkpoint: Path) -> Path:
     return checkpoint / STATE if checkpoint.is_dir() else checkpoint
 
 
-def newest(folder: Path, prefix: str) -> tuple[SavedCheckpoint | None, list[str]]:
+def newest(
+    folder: Path, prefix: str, check: Callable[[SavedCheckpoint], object] = lambda found: None
+) -> tuple[SavedCheckpoint | None, list[str]]:
     """The valid checkpoint of the highest global step, and a line about each newer damaged one.
 
-    None when there is no valid one; the lines are then about all of them. Raises StorageError when the folder cannot be
-    listed.
+    None when there is no valid one; the lines are then about all of them. `check` raises DataError for one that the
+    caller cannot use. Raises StorageError when the folder cannot be listed.
     """
     lines = []
     readable, broken = _candidates(folder, prefix)
     for candidate in readable:
         try:
-            found = load(candidate.path)
+            check(found := load(candidate.path))
         except (DataError, StorageError) as error:
             lines.append(_line(candidate.path, error))
         else:
@@ -377,16 +381,19 @@ def newest(folder: Path, prefix: str) -> tuple[SavedCheckpoint | None, list[str]
     return None, [*lines, *(other.line for other in broken)]
 
 
-def prune(folder: Path, prefix: str, keep_max: int) -> list[Path]:
+def prune(folder: Path, prefix: str, keep_max: int, last: int = sys.maxsize) -> list[Path]:
     """Delete the oldest checkpoints beyond `keep_max`, and return their paths; the newest valid one is always kept.
 
-    Those without a readable manifest are deleted first. Raises ConfigError for an invalid `keep_max`, or StorageError.
+    Those without a readable manifest are deleted first, and those of steps after `last`, which a resumed run that could
+    not use them makes again. Raises ConfigError for an invalid `keep_max`, or StorageError.
     """
     whole({}, 1, keep_max=keep_max)
-    readable, broken = _candidates(folder, prefix)
+    found, broken = _candidates(folder, prefix)
+    later = [one for one in found if one.age[0] > last]
+    readable = found[len(later) :]
     beyond = [*readable, *broken][keep_max:]
     valid = next((one for one in readable if _is_valid(one)), None) if beyond else None
-    removed = [one.path for one in reversed(beyond) if one is not valid]
+    removed = [one.path for one in (*later, *reversed(beyond)) if one is not valid]
     for path in removed:
         remove_folder(path)
     return removed

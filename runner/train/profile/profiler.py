@@ -286,6 +286,9 @@ class TrainingProfiler:
         name of a point.
         """
         self.clock.begin(first, total, sunk)
+        if first:
+            line = f"the run was resumed after step {first}: the steps before are not in the profile"
+            self.clock.record.remarks.append(line)
         self.clock.record.threads = device.workers  # graphs that are profiled have numbers of their own
         timed = TimedDataset(data, self.clock)
         self._check_points(step.cell, data)

@@ -152,7 +152,7 @@ def test_runs_that_did_not_end_well(tmp_path, change, message):
 
 
 @pytest.mark.parametrize("missing", ["status.json", "config.json", "manifest.json", "metrics.jsonl", "summary.json"])
-@pytest.mark.parametrize("content", [None, b"{", b"[]", b"\xff\x00"])
+@pytest.mark.parametrize("content", [None, b"{", b"[]", b"\xff\xfe"])
 def test_damaged_runs(tmp_path, missing, content):
     place = leave(tmp_path / "a")
     (place / missing).unlink() if content is None else (place / missing).write_bytes(content)
