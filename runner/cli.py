@@ -14,9 +14,9 @@ from runner import commands
 from runner.commands import COMMANDS
 from runner.config.command_line import CommandLine, Parser, run
 from runner.errors import ConfigError, RunnerError, StorageError, known_names, unexpected
-from runner.host.console import Console, open_standard_descriptors
+from runner.host.console import LOG, Console, open_standard_descriptors
 from runner.host.machine import version_line
-from runner.host.process import Terminated, exit_code
+from runner.host.process import Terminated, exit_code, launched
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -53,7 +53,7 @@ def _fail(block: str, exit_code: int) -> int:
 
 def _dispatch(words: list[str]) -> int:
     if words and words[0] in COMMANDS:
-        return run_command(words[0], words[1:])
+        return 0 if _is_executed_by_first(words[0]) else run_command(words[0], words[1:])
     if words and not words[0].startswith(("-", "+", "~")) and "=" not in words[0]:
         hint = "overrides are written key=value or group=option"
         raise ConfigError("unknown command", value=words[0], **known_names(words[0], COMMANDS), hint=hint)
@@ -69,6 +69,14 @@ def _dispatch(words: list[str]) -> int:
     else:
         return _run(args)
     return 0
+
+
+def _is_executed_by_first(name: str) -> bool:
+    """Whether another process of mpirun executes this command, which has no ranks; the first one says so."""
+    rank, size = launched()
+    if size > 1 and rank == 0 and not COMMANDS[name].has_ranks:
+        LOG.warning("mpirun launched %d processes: the first one executes runner %s", size, name)
+    return rank > 0 and not COMMANDS[name].has_ranks
 
 
 def run_command(name: str, words: Sequence[str]) -> int:

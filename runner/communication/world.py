@@ -24,6 +24,7 @@ from runner.communication.heartbeat import Heartbeat
 from runner.core.current import Current
 from runner.errors import ConfigError, TrainingError
 from runner.host.console import LOG
+from runner.host.process import launched
 
 # Sums over all ranks in the order of ranks: the same bits on every rank and in every run.
 #
@@ -551,21 +552,6 @@ def _start(mpi: Any, rank: str, seconds: float) -> None:
 
 def _library(mpi: Any) -> str:
     return str(mpi.Get_library_version()).splitlines()[0]
-
-
-# Rank and size as mpirun sets them in the environment; MPI is loaded only when there are several processes.
-
-# Environment variables with rank and size: MPICH, Intel MPI and Slurm (the first pair), Open MPI.
-LAUNCHERS = ("PMI_RANK", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")
-
-
-def launched() -> tuple[int, int]:
-    """Rank and size from the launcher of this process; (0, 1) without one."""
-    for rank, size in LAUNCHERS:
-        found = os.environ.get(rank, ""), os.environ.get(size, "")
-        if found[0].isdigit() and found[1].isdigit():
-            return int(found[0]), int(found[1])
-    return 0, 1
 
 
 START_SECONDS = 300.0  # how long a process waits for the others to start MPI

@@ -1,4 +1,4 @@
-"""Processes: an identity by which one is recognised later, signals while training, exit codes of scripts.
+"""Processes: an identity by which one is recognised later, the number that mpirun gave it, signals, exit codes.
 
 An identity is machine, process id and start time: an id alone may be that of another process, later or on another
 machine. The first SIGINT or SIGTERM lets the step end and be saved (`Interruption`), the second ends the run at once.
@@ -60,6 +60,21 @@ def _state(pid: int) -> tuple[str, int | None]:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return fields[0], int(fields[START_FIELD])
     return "", None
+
+
+# Rank and size as mpirun sets them in the environment; MPI is loaded only when there are several processes.
+
+# Environment variables with rank and size: MPICH, Intel MPI and Slurm (the first pair), Open MPI.
+LAUNCHERS = ("PMI_RANK", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")
+
+
+def launched() -> tuple[int, int]:
+    """Rank and size from the launcher of this process; (0, 1) without one."""
+    for rank, size in LAUNCHERS:
+        found = os.environ.get(rank, ""), os.environ.get(size, "")
+        if found[0].isdigit() and found[1].isdigit():
+            return int(found[0]), int(found[1])
+    return 0, 1
 
 
 # SIGINT and SIGTERM.

@@ -6,12 +6,13 @@ others would wait for it in the next collective, so it prints its error and ends
 have in common is printed by the first one.
 """
 
+import json
 import logging
 import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -25,15 +26,17 @@ from runner.config.code import loaded_files
 from runner.config.groups.services import DataParallel, profiling_is_requested
 from runner.config.schema import RunConfig, RunRequest
 from runner.core.graph import NO_GRAPHS
-from runner.errors import ConfigError, RunnerError, TrainingError, some, unexpected
+from runner.errors import ConfigError, RunnerError, TrainingError, unexpected
 from runner.experiment import manifest, observers, run
 from runner.experiment.build import build
 from runner.experiment.ranks import start_up
 from runner.experiment.ranks.guardian import guarded
 from runner.host.console import LOG
+from runner.host.files import sha256
 from runner.host.machine import usable_cores
 from runner.host.process import Interruption, exit_code, ignored
 from runner.train.callback import LossMonitor
+from runner.validation.rules import show
 
 # The part of a run that ranks other than the first execute: training; they write only dumps and profiles.
 
@@ -47,6 +50,8 @@ def follow(request: RunRequest) -> None:
         experiment = build(config, NO_GRAPHS, values, run.failure_observer(config, folder))
         if profiling_is_requested(config.profiling, config.session):
             observers.attach(request, experiment)
+        network = {path.name: sha256(path) for path in experiment.model.network.source_files}
+        start_up.require_equal_inputs(config.dataset, experiment.train_data.fingerprint(), network)
         if config.checkpoint.load is not None and not request.resume:
             start_up.read_on_first_rank(experiment.model.network)
         before = {}
@@ -110,11 +115,14 @@ class RankGroup:
 
 
 @contextmanager
-def joined(world: World, parallel: DataParallel, failed: RunnerError | None = None) -> Iterator[RankGroup]:
+def joined(
+    world: World, parallel: DataParallel, config: Mapping[str, object], failed: RunnerError | None = None
+) -> Iterator[RankGroup]:
     """This rank's part of a run; networks that are built inside sum their gradients. All ranks leave at the same time.
 
-    `failed` is the error of a rank that cannot begin. An error of one rank ends all processes. Raises on the first rank
-    the error, and on other ranks SystemExit with the same exit code.
+    `config` are the values that all ranks share, by key; `failed` is the error of a rank that cannot begin. An error of
+    one rank ends all processes. Raises on the first rank the error, and on other ranks SystemExit with the same exit
+    code.
     """
     group = RankGroup(world)
     names = "gradients_mean", "parameter_broadcast", "all_reduce_fusion_config", "sync_batch_norm"
@@ -127,7 +135,7 @@ def joined(world: World, parallel: DataParallel, failed: RunnerError | None = No
             if failed is not None:
                 raise failed
             _check(world, parallel)
-            _check_code(world)
+            _check_code_and_config(world, config)
         with auto_parallel.applied(parallel_mode=parallel.name, device_num=None, global_rank=None, **settings):
             yield group
     except BaseException as error:
@@ -174,24 +182,14 @@ def _check(world: World, parallel: DataParallel) -> None:
             raise ConfigError("does not agree with mpirun", **rows)
 
 
-def _check_code(world: World) -> None:
-    """Raise ConfigError, the same on all ranks, when one has loaded other files of the user than the first one."""
+def _check_code_and_config(world: World, config: Mapping[str, object]) -> None:
+    """Raise ConfigError, the same on all ranks, when one has another config, or other files of the user, than the first
+    one."""
     files = loaded_files()
-    own = {"host": platform.node(), "files": {name: str(path) for name, path in files.items()}}
-    first, *others = start_up.exchange(world, {**own, "code": manifest.hashes(files)})
-    for rank, other in enumerate(others, 1):
-        names = {**first["code"], **other["code"]}
-        different = [name for name in names if first["code"].get(name) != other["code"].get(name)]
-        if different:
-            rows = {f"rank {r}": f"{one['host']}: {_files(one, different)}" for r, one in ((0, first), (rank, other))}
-            repair = "the same files on every host"
-            raise ConfigError("ranks have different code", file=some(different, 5), **rows, repair=repair)
-
-
-def _files(rank: Mapping[str, Any], names: Sequence[str]) -> str:
-    """The paths of files of a rank, with the start of their hashes."""
-    known = [f"{rank['files'][name]} ({rank['code'][name][:12]})" for name in names if name in rank["code"]]
-    return some(known or ["not loaded"], 5)
+    code = {name: (digest, f"{files[name]} ({digest[:12]})") for name, digest in manifest.hashes(files).items()}
+    start_up.require_equal(world, "ranks have different code", "file", code, "the same files on every host")
+    values = {key: (json.dumps(value), f"{key}={show(value)}") for key, value in config.items()}
+    start_up.require_equal(world, "ranks have different configs", "key", values, "the same command on every rank")
 
 
 @contextmanager
