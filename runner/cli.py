@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from runner.config.command_line import CommandLine, Parser, run
 from runner.errors import ConfigError, RunnerError, StorageError, known_names, unexpected
 from runner.host.console import LOG, Console, open_standard_descriptors
 from runner.host.machine import version_line
-from runner.host.process import Terminated, exit_code, launched
+from runner.host.process import exit_code, killed_by_signals, launched, stop_text
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,8 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             _check_output(console, words)
             return code
         except KeyboardInterrupt as stop:
-            what = "Terminated" if isinstance(stop, Terminated) else "Interrupted"
-            return _fail("; ".join([what, *dict.fromkeys(getattr(stop, "__notes__", ()))]), exit_code(stop))
+            return _fail(stop_text(stop), exit_code(stop))
         except Exception as error:
             reported = error if isinstance(error, RunnerError) else unexpected(error)
             if reported is not error and "runner.debug=true" in words:
@@ -53,7 +53,10 @@ def _fail(block: str, exit_code: int) -> int:
 
 def _dispatch(words: list[str]) -> int:
     if words and words[0] in COMMANDS:
-        return 0 if _is_executed_by_first(words[0]) else run_command(words[0], words[1:])
+        if _is_executed_by_first(words[0]):
+            return 0
+        with killed_by_signals() if COMMANDS[words[0]].has_ranks else nullcontext():
+            return run_command(words[0], words[1:])
     if words and not words[0].startswith(("-", "+", "~")) and "=" not in words[0]:
         hint = "overrides are written key=value or group=option"
         raise ConfigError("unknown command", value=words[0], **known_names(words[0], COMMANDS), hint=hint)
@@ -107,7 +110,8 @@ def _run(args: argparse.Namespace) -> int:
     start: Callable[[], Any] = partial(commands.run_sweep if args.multirun else commands.run_once, line)
     if args.junit:
         start = partial(commands.run_and_report, Path(args.junit), line.overrides, start)
-    result = start()
+    with killed_by_signals():
+        result = start()
     if not args.multirun:
         commands.print_summary(result)
     return 0

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 from itertools import accumulate, count, pairwise
 from typing import Any, Protocol
 
@@ -479,10 +480,25 @@ class MpiWorld(World):
         return _wait(self._end.Ibarrier(), seconds, self._check_alive if seconds is None else None)
 
     def abort(self, exit_code: int) -> None:
-        """`MPI_Abort`: mpirun ends all ranks, and exits with this code. It waits for ever behind a cut link."""
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(ABORT_SECONDS)  # ends this process
-        self._mpi.COMM_WORLD.Abort(exit_code)
+        _abort(self._mpi, exit_code)
+
+
+class UnjoinedWorld(World):
+    """A process that can only end the others of its mpirun. Raises as `MpiWorld`."""
+
+    def __init__(self, seconds: float) -> None:
+        self._mpi = _loaded()
+        _start(self._mpi, "{} of {}".format(*launched()), seconds)
+
+    def abort(self, exit_code: int) -> None:
+        _abort(self._mpi, exit_code)
+
+
+def _abort(mpi: Any, exit_code: int) -> None:
+    """`MPI_Abort`: mpirun ends all ranks, and exits with this code. It waits for ever behind a cut link."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(ABORT_SECONDS)  # ends this process
+    mpi.COMM_WORLD.Abort(exit_code)
 
 
 def _key(arrays: Sequence[np.ndarray]) -> tuple[int, ...]:
@@ -525,14 +541,13 @@ def _loaded() -> Any:
     return MPI
 
 
-def _start(mpi: Any, rank: str, seconds: float) -> None:
-    """Start MPI, which waits in C until all processes have started it.
+@cache
+def _initialization(mpi: Any) -> threading.Event:
+    """Set once MPI has started, which waits in C until all processes have started it.
 
     In a thread, and called through ctypes, which releases the lock of the interpreter: the main thread handles signals
-    and the time limit. Raises TrainingError after `seconds`.
+    and the time limit.
     """
-    if mpi.Is_initialized():
-        return
     start = ctypes.CDLL(mpi.__file__).MPI_Init_thread
     done = threading.Event()
 
@@ -541,8 +556,13 @@ def _start(mpi: Any, rank: str, seconds: float) -> None:
         done.set()
 
     threading.Thread(target=run, name="MPI_Init", daemon=True).start()
+    return done
+
+
+def _start(mpi: Any, rank: str, seconds: float) -> None:
+    """Start MPI. Raises TrainingError after `seconds`."""
     end = time.monotonic() + seconds
-    while not done.wait(LONGEST_PAUSE):
+    while not (mpi.Is_initialized() or _initialization(mpi).wait(LONGEST_PAUSE)):
         if time.monotonic() > end:
             rows = {"rank": rank, "host": platform.node(), "waited": f"{seconds:g} seconds"}
             repair = "see the output of the other processes; a longer parallel.timeout_seconds"

@@ -41,15 +41,16 @@ def run(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> 
 
 def run_call(call: CommandLine) -> dict[str, Any]:
     """Run one experiment; creates nothing before the whole config is valid. Raises RunnerError."""
-    with gc_paused(), report_on_first_rank(call.overrides):
-        composition = on_all_ranks(lambda: compose(call))
-    named = {"hydra.run.dir": composition.folder_text}
-    with stopped_by_signals(), processes_of(composition.config, composition.folder, named) as ranks:
-        folder = Path(ranks.first(lambda: str(_claim_new(composition))))
-        with rundir.claimed(folder), composition.activate(folder) as request:
-            request = observers.with_directories(request, ranks.first)
-            with observers.released_unless_started(request):
-                return ranks.run(request, lambda own: _run_and_record(own, composition))
+    with stopped_by_signals():
+        with gc_paused(), report_on_first_rank(call.overrides):
+            composition = on_all_ranks(lambda: compose(call))
+        named = {"hydra.run.dir": composition.folder_text}
+        with processes_of(composition.config, composition.folder, named) as ranks:
+            folder = Path(ranks.first(lambda: str(_claim_new(composition))))
+            with rundir.claimed(folder), composition.activate(folder) as request:
+                request = observers.with_directories(request, ranks.first)
+                with observers.released_unless_started(request):
+                    return ranks.run(request, lambda own: _run_and_record(own, composition))
 
 
 def _claim_new(composition: Composition) -> Path:

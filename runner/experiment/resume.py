@@ -61,10 +61,11 @@ def resume(
     Without a checkpoint the run starts again. Raises ConfigError when there is no run, when it is finished, or when
     something has changed that its results depend on (unless `force`), and BusyError while it is still running.
     """
-    with naming_code_of(Path(folder), json.read_optional(Path(folder) / rundir.MANIFEST)):
+    record = json.read_optional(Path(folder) / rundir.MANIFEST)
+    with stopped_by_signals(), naming_code_of(Path(folder), record):
         request = on_all_ranks(lambda: _request(Path(folder), lines, force, given_code))
         named = {"run directory": str(request.folder)}
-        with stopped_by_signals(), processes_of(request.config, request.folder, named) as ranks:
+        with processes_of(request.config, request.folder, named) as ranks:
             return ranks.run(observers.with_directories(request, ranks.first), launch.execute_recorded)
 
 

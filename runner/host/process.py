@@ -95,6 +95,12 @@ def exit_code(error: BaseException) -> int:
     return int(getattr(error, "exit_code", 1))
 
 
+def stop_text(stop: KeyboardInterrupt) -> str:
+    """What a process that a signal ends prints: one line, with the notes of the exception."""
+    what = "Terminated" if isinstance(stop, Terminated) else "Interrupted"
+    return "; ".join([what, *dict.fromkeys(getattr(stop, "__notes__", ()))])
+
+
 class Preempted(Terminated):
     """The cluster is about to end this job: its time limit is near, or others need the machine."""
 
@@ -116,7 +122,26 @@ def stop_signals() -> tuple[int, ...]:
 
 def stopped_by_signals() -> AbstractContextManager[None]:
     """Inside, SIGTERM and the like raise an exception, as Ctrl-C does, so that the status is written."""
-    return handled([number for number in stop_signals() if number != signal.SIGINT], _raise)
+    is_set = signal.getsignal(signal.SIGINT) is not signal.SIG_DFL  # by Python, or by the program that calls
+    return handled([number for number in stop_signals() if number != signal.SIGINT or not is_set], _raise)
+
+
+@contextmanager
+def killed_by_signals() -> Iterator[None]:
+    """Inside, until `stopped_by_signals`, SIGINT kills a process of mpirun, as SIGTERM does: mpirun ends the others.
+
+    They would wait for one that only exits, and it cannot reach them before it has loaded MPI.
+    """
+    is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with handled([signal.SIGINT] if is_usual and launched()[1] > 1 else [], signal.SIG_DFL):
+        yield
+
+
+def die_of(stop: KeyboardInterrupt) -> None:
+    """End this process by the signal of an exception: mpirun ends the other processes when one is killed."""
+    number = next(number for number, kind in KINDS.items() if type(stop) is kind)
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
@@ -190,8 +215,7 @@ def exit_codes() -> Iterator[None]:
 
 def _end(before: Any, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     if isinstance(error, KeyboardInterrupt):
-        what = "Terminated" if isinstance(error, Terminated) else "Interrupted"
-        print("; ".join([what, *getattr(error, "__notes__", ())]), file=sys.stderr)  # noqa: T201  the end of a script
+        print(stop_text(error), file=sys.stderr)  # noqa: T201  the end of a script
     else:
         before(kind, error, trace)
     if isinstance(error, KeyboardInterrupt | RunnerError):

@@ -12,6 +12,7 @@ import os
 import platform
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import replace
@@ -21,7 +22,7 @@ from typing import Any, TypeVar
 from runner import rundir
 from runner.communication import settings as auto_parallel
 from runner.communication.management import SAME_ERROR_SECONDS
-from runner.communication.world import World
+from runner.communication.world import UnjoinedWorld, World
 from runner.config.code import loaded_files
 from runner.config.groups.services import DataParallel, profiling_is_requested
 from runner.config.schema import RunConfig, RunRequest
@@ -34,7 +35,7 @@ from runner.experiment.ranks.guardian import guarded
 from runner.host.console import LOG
 from runner.host.files import sha256
 from runner.host.machine import usable_cores
-from runner.host.process import Interruption, exit_code, ignored
+from runner.host.process import Interruption, exit_code, ignored, stop_text
 from runner.train.callback import LossMonitor
 from runner.validation.rules import show
 
@@ -101,14 +102,15 @@ class RankGroup:
                 follow(request)
         return {}
 
-    def abort(self, block: str, exit_code: int) -> None:
+    def abort(self, block: str, exit_code: int, status: str = "failed") -> None:
         """Report the error on stderr and in status.json, and end all ranks."""
         sys.stdout.flush()
         sys.stderr.write(f"{block}\n")
         sys.stderr.flush()
         with suppress(RunnerError, OSError):
-            if self.world.rank and self.place is not None:  # the first rank keeps status.json itself
-                rundir.record_failure(self.place, exit_code, block)
+            place = self.place if self.world.rank else None  # the first rank keeps status.json itself
+            if place is not None and rundir.read_status(place).get("status") == "running":
+                rundir.record_failure(place, exit_code, block, status=status)
         time.sleep(OUTPUT_SECONDS)
         self.world.abort(exit_code)
         os._exit(exit_code)  # mpirun ends this process too, but it could print more before
@@ -138,10 +140,11 @@ def joined(
             _check_code_and_config(world, config)
         with auto_parallel.applied(parallel_mode=parallel.name, device_num=None, global_rank=None, **settings):
             yield group
+        all_leave = world.met(None if world.rank else parallel.timeout_seconds)  # the others wait for its evaluation
     except BaseException as error:
         _leave(group, error)
         raise
-    if not world.met(None if world.rank else parallel.timeout_seconds):  # the others wait for its evaluation
+    if not all_leave:
         rows = {"waited": f"{parallel.timeout_seconds:g} seconds", "key": "parallel.timeout_seconds"}
         group.abort(
             str(TrainingError("the run is complete, but ranks have not ended", **rows)), TrainingError.exit_code
@@ -162,7 +165,16 @@ def _leave(group: RankGroup, error: BaseException) -> None:
     if isinstance(error, RunnerError):
         rank = f"{group.world.rank} of {group.world.size}; it ends the others"
         error.add(rank=rank, host=platform.node())
-    group.abort(str(error) or type(error).__name__, exit_code(error))
+    if isinstance(error, KeyboardInterrupt):
+        group.abort(stop_text(error), exit_code(error), "interrupted")
+    block = str(error) if isinstance(error, RunnerError) else traceback.format_exception_only(error)[-1].strip()
+    group.abort(block, exit_code(error))
+
+
+def stop_all(stop: KeyboardInterrupt) -> None:
+    """End all processes of mpirun from one that has not joined them; return when they do not start MPI."""
+    with ignored(), suppress(RunnerError):
+        RankGroup(UnjoinedWorld(STOP_SECONDS)).abort(stop_text(stop), exit_code(stop))
 
 
 def of_rank(config: RunConfig, world: World, cores: int) -> RunConfig:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from runner.communication.world import join
+from runner.communication.world import World, join
 from runner.config.groups.services import DataParallel
 from runner.config.schema import RunConfig, RunRequest, plain
-from runner.errors import RunnerError
+from runner.errors import RunnerError, unexpected
 from runner.experiment import ranks
 from runner.host.console import LOG
 from runner.host.json import flat
 from runner.host.machine import as_on_cores
-from runner.host.process import launched
+from runner.host.process import die_of, launched, stop_text
 
 T = TypeVar("T")
 # Keys that may differ: only the first rank tracks, perhaps under a name with the time.
@@ -46,14 +47,25 @@ def processes_of(config: RunConfig, folder: Path, named: Mapping[str, str]) -> I
     that of this one, may have another time.
     """
     if isinstance(config.parallel, DataParallel):
-        with report_on_first_rank(["parallel"]):
-            world = join(config.parallel.timeout_seconds)
+        world = _joined_world(config.parallel.timeout_seconds)
         with ranks.joined(world, config.parallel, {**named, **_shared(config, folder)}) as group:
             yield group
         return
     if (size := launched()[1]) > 1:
         LOG.warning("mpirun launched %d processes with parallel=stand_alone: each is a separate run", size)
     yield OneProcess()
+
+
+def _joined_world(seconds: float) -> World:
+    with report_on_first_rank(["parallel"]):
+        try:
+            return join(seconds)
+        except KeyboardInterrupt as stop:
+            ranks.stop_all(stop)
+            sys.stderr.write(f"{stop_text(stop)}\n")
+            sys.stderr.flush()
+            die_of(stop)
+            raise
 
 
 def _shared(config: RunConfig, folder: Path) -> dict[str, object]:
@@ -71,8 +83,12 @@ def on_all_ranks(work: Callable[[], T]) -> T:
     """
     try:
         return work()
-    except RunnerError as error:
-        _fail_on_all_ranks(error)
+    except Exception as error:
+        _fail_on_all_ranks(error if isinstance(error, RunnerError) else unexpected(error))
+        raise
+    except KeyboardInterrupt as stop:
+        if launched()[1] > 1:
+            ranks.stop_all(stop)
         raise
 
 
