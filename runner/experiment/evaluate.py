@@ -23,7 +23,7 @@ from runner.experiment.ranks.processes import OneProcess
 from runner.experiment.resume import folder_and_overrides
 from runner.host.console import LOG
 from runner.host.json import read_optional
-from runner.host.process import stopped_by_signals
+from runner.host.process import only_run, stopped_by_signals
 from runner.train.checkpoint import state
 from runner.validation.paths import ALLOWED, path_problem
 from runner.validation.rules import show
@@ -40,6 +40,7 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
+@only_run()
 def evaluate(folder: str | Path, lines: Sequence[str] = (), given_code: Sequence[str] = ()) -> dict[str, Any]:
     """Evaluate the run in `folder`, which is only read; `lines` are overrides such as `eval.split=train`.
 

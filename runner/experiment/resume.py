@@ -18,7 +18,7 @@ from runner.experiment import launch, observers, script, sweep
 from runner.experiment.manifest import cores_of, naming_code_of
 from runner.experiment.ranks.processes import on_all_ranks, processes_of
 from runner.host import json
-from runner.host.process import launched, stopped_by_signals
+from runner.host.process import launched, only_run, stopped_by_signals
 from runner.validation.paths import ALLOWED, path_problem
 from runner.validation.rules import show
 
@@ -53,6 +53,7 @@ def folder_and_overrides(args: argparse.Namespace, usage: str) -> tuple[Path, li
     return Path(folders[0]), lines
 
 
+@only_run()
 def resume(
     folder: str | Path, lines: Sequence[str] = (), force: bool = False, given_code: Sequence[str] = ()
 ) -> dict[str, Any]:

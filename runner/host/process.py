@@ -11,12 +11,12 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from runner.errors import RunnerError
+from runner.errors import BusyError, RunnerError
 from runner.host.console import LOG
 
 START_FIELD = 19  # of /proc/PID/stat, counted from the state, which follows the name in parentheses
@@ -75,6 +75,31 @@ def launched() -> tuple[int, int]:
         if found[0].isdigit() and found[1].isdigit():
             return int(found[0]), int(found[1])
     return 0, 1
+
+
+# One run at a time.
+
+
+@cache
+def _lock_of(pid: int) -> Any:
+    return threading.RLock()  # by process number: a forked process has none of the threads that hold one
+
+
+@contextmanager
+def only_run() -> Iterator[None]:
+    """Inside, this thread executes a run, and no other one of the process does: seeds and settings are the process's.
+
+    Raises BusyError.
+    """
+    lock = _lock_of(os.getpid())
+    if not lock.acquire(blocking=False):
+        rows = {"process": os.getpid(), "thread": threading.current_thread().name}
+        hint = "one run after the other, or each in a process of its own"
+        raise BusyError("another thread of this process executes a run", **rows, hint=hint)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 # SIGINT and SIGTERM.
