@@ -35,7 +35,7 @@ from runner.host import files, seed
 from runner.host.console import LOG
 from runner.host.files import Journal, write_json
 from runner.host.json import without_lists
-from runner.host.process import Interruption
+from runner.host.process import Interruption, only_run
 from runner.nn.loss.losses import LossInput
 from runner.nn.metrics.base import AnyMetric, is_scalar
 from runner.nn.steps import GraphStep
@@ -114,8 +114,8 @@ def _read(network: nn.Cell, read: Callable[[], Any]) -> Any:
 
 @contextmanager
 def run_environment(config: RunConfig) -> Iterator[None]:
-    """Inside, the seed and the context of a run are set."""
-    with context.preserved(), random_counter().preserved(), seed.preserved():
+    """Inside, the seed and the context of a run are set. Raises BusyError while another thread executes a run."""
+    with only_run(), context.preserved(), random_counter().preserved(), seed.preserved():
         seed.set_seed(config.seed)
         context.set_context(
             mode=MODES[config.mode],

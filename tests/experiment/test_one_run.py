@@ -8,6 +8,7 @@ import pytest
 from patience import PATIENCE
 
 import runner
+from runner.config.schema import RunConfig
 from runner.errors import BusyError, ConfigError
 from runner.experiment import run as experiment
 from runner.host.process import only_run
@@ -66,24 +67,29 @@ def test_a_second_thread_is_refused(tmp_path, monkeypatch, start):
     runner.run([*WORDS, "seed=2", "hydra.run.dir=second"])
 
 
-def test_another_record_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="nothing was recorded"), runner.record(tmp_path / "mine", {}):
-        found: list[Exception] = []
+def test_a_run_beside_a_recorded_one_is_refused(tmp_path):
+    found: list[BaseException] = []
 
-        def call():
-            try:
-                runner.run([*WORDS, f"hydra.run.dir={tmp_path / 'other'}"])
-            except BusyError as error:
-                found.append(error)
+    def call():
+        try:
+            runner.run([*WORDS, f"hydra.run.dir={tmp_path / 'other'}"])
+        except BusyError as error:
+            found.append(error)
 
-        thread = Thread(target=call)
-        thread.start()
-        thread.join()
+    def record():
+        with runner.record(tmp_path / "mine", {}):
+            thread = Thread(target=call)
+            thread.start()
+            thread.join()
+
+    with pytest.raises(ConfigError, match="nothing was recorded"):
+        record()
     assert len(found) == 1
 
 
-def test_a_forked_process_has_runs_of_its_own():
-    """Although another thread of the first process executes one."""
+@pytest.fixture
+def elsewhere():
+    """Another thread executes a run."""
     inside, ended = Event(), Event()
 
     def hold():
@@ -94,6 +100,20 @@ def test_a_forked_process_has_runs_of_its_own():
     thread = Thread(target=hold)
     thread.start()
     assert inside.wait(PATIENCE)
+    yield
+    ended.set()
+    thread.join()
+
+
+def test_what_sets_seeds_is_refused(elsewhere):
+    """Predictions and exports, too."""
+    before = runner.get_seed()
+    with pytest.raises(BusyError), experiment.run_environment(RunConfig(seed=7)):
+        pass
+    assert runner.get_seed() == before
+
+
+def test_a_forked_process_has_runs_of_its_own(elsewhere):
     pid = os.fork()
     if not pid:
         try:
@@ -101,6 +121,4 @@ def test_a_forked_process_has_runs_of_its_own():
                 os._exit(0)
         finally:
             os._exit(1)
-    ended.set()
-    thread.join()
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
