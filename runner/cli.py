@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,9 @@ from runner import commands
 from runner.commands import COMMANDS
 from runner.config.command_line import CommandLine, Parser, run
 from runner.errors import ConfigError, RunnerError, StorageError, known_names, unexpected
-from runner.host.console import Console, open_standard_descriptors, visible
+from runner.host.console import LOG, Console, open_standard_descriptors, visible
 from runner.host.machine import version_line
-from runner.host.process import Terminated, exit_code
+from runner.host.process import exit_code, killed_by_signals, launched, stop_text
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,8 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 _check_output(console)
             return code
         except KeyboardInterrupt as stop:
-            what = "Terminated" if isinstance(stop, Terminated) else "Interrupted"
-            return _fail("; ".join([what, *dict.fromkeys(getattr(stop, "__notes__", ()))]), exit_code(stop))
+            return _fail(stop_text(stop), exit_code(stop))
         except Exception as error:
             reported = error if isinstance(error, RunnerError) else unexpected(error)
             if reported is not error and "runner.debug=true" in words:
@@ -71,7 +71,10 @@ def _fail(block: str, exit_code: int) -> int:
 def _dispatch(words: list[str]) -> tuple[int, bool]:
     """Do what the words say; returns the exit code, and whether the result is what was printed."""
     if words and words[0] in COMMANDS:
-        return run_command(words[0], words[1:]), not COMMANDS[words[0]].trains or _wants_help(words)
+        if _is_executed_by_first(words[0]):
+            return 0, False
+        with killed_by_signals() if COMMANDS[words[0]].has_ranks else nullcontext():
+            return run_command(words[0], words[1:]), not COMMANDS[words[0]].trains or _wants_help(words)
     if words and not words[0].startswith(("-", "+", "~")) and "=" not in words[0]:
         hint = "overrides are written key=value or group=option"
         raise ConfigError("unknown command", value=words[0], **known_names(words[0], COMMANDS), hint=hint)
@@ -92,6 +95,14 @@ def _dispatch(words: list[str]) -> tuple[int, bool]:
 def _wants_help(words: Sequence[str]) -> bool:
     """Whether the words of a command ask for its help."""
     return not {"-h", "--help"}.isdisjoint(words)
+
+
+def _is_executed_by_first(name: str) -> bool:
+    """Whether another process of mpirun executes this command, which has no ranks; the first one says so."""
+    rank, size = launched()
+    if size > 1 and rank == 0 and not COMMANDS[name].has_ranks:
+        LOG.warning("mpirun launched %d processes: the first one executes runner %s", size, name)
+    return rank > 0 and not COMMANDS[name].has_ranks
 
 
 def run_command(name: str, words: Sequence[str]) -> int:
@@ -122,7 +133,8 @@ def _run(args: argparse.Namespace) -> int:
     start: Callable[[], Any] = partial(commands.run_sweep if args.multirun else commands.run_once, line)
     if args.junit:
         start = partial(commands.run_and_report, Path(args.junit), line.overrides, start)
-    result = start()
+    with killed_by_signals():
+        result = start()
     if not args.multirun:
         commands.print_summary(result)
     return 0

@@ -22,24 +22,28 @@ Handler = Callable[[argparse.Namespace], int]
 class Command(NamedTuple):
     """A command: a summary of one line, the declaration of its arguments, and its handler.
 
-    `trains`: its results are in files, so that it succeeds even if standard output cannot be written.
+    `trains`: its results are in files, so that it succeeds even if standard output cannot be written. `has_ranks`: the
+    processes of mpirun are the ranks of one run; other commands are executed by the first one only.
     """
 
     summary: str
     arguments: Arguments
     handler: Handler
     trains: bool = False
+    has_ranks: bool = False
 
 
 COMMANDS: dict[str, Command] = {}
 
 
-def command(name: str, summary: str, handler: str | Handler, trains: bool = False) -> Callable[[Arguments], Arguments]:
+def command(
+    name: str, summary: str, handler: str | Handler, trains: bool = False, has_ranks: bool = False
+) -> Callable[[Arguments], Arguments]:
     """Decorator of the function that declares the arguments of a command; `handler` is `module:function`."""
 
     def declare(arguments: Arguments) -> Arguments:
         loaded = late_function(handler) if isinstance(handler, str) else handler
-        COMMANDS[name] = Command(summary, arguments, loaded, trains)
+        COMMANDS[name] = Command(summary, arguments, loaded, trains, has_ranks)
         return arguments
 
     return declare
@@ -148,7 +152,7 @@ exit codes
     parser.add_argument("run", nargs="?", type=path, metavar="RUN_DIR", help=text)
 
 
-@command("resume", "continue an unfinished run or sweep", "runner.experiment.resume:main", trains=True)
+@command("resume", "continue an unfinished run or sweep", "runner.experiment.resume:main", trains=True, has_ranks=True)
 def resume(parser: Parser) -> None:
     """`runner resume`."""
     parser.description = """\

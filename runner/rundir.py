@@ -240,11 +240,17 @@ def refuse_links(folder: Path) -> None:
         for path in (os.path.join(directory, name) for name in (*folders, *names))
         if os.path.islink(path)
     )
-    found = [name for name in links if not fnmatchcase(name, SUBMITTED)]
+    found = [name for name in links if not (fnmatchcase(name, SUBMITTED) or is_lock_of_optuna(folder / name))]
     if found:
         hint = "replace each link by what it leads to, or remove it"
         rows = {"path": folder, "links": some(sorted(found), NAMED), "hint": hint}
         raise ConfigError("a directory with symbolic links is not continued", **rows)
+
+
+def is_lock_of_optuna(path: str | Path) -> bool:
+    """Whether a path is a lock as Optuna makes it, a link to the file that is locked; one that was killed leaves it."""
+    name = os.path.basename(path)
+    return os.path.islink(path) and name != LOCK and name == f"{os.path.basename(os.readlink(path))}.lock"
 
 
 # A directory is claimed by one run: the lock file has the identity of its process, which counts until it has ended.

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 from itertools import accumulate, count, pairwise
 from typing import Any, Protocol
 
@@ -24,6 +25,7 @@ from runner.communication.heartbeat import Heartbeat
 from runner.core.current import Current
 from runner.errors import ConfigError, TrainingError
 from runner.host.console import LOG
+from runner.host.process import launched
 
 # Sums over all ranks in the order of ranks: the same bits on every rank and in every run.
 #
@@ -478,10 +480,25 @@ class MpiWorld(World):
         return _wait(self._end.Ibarrier(), seconds, self._check_alive if seconds is None else None)
 
     def abort(self, exit_code: int) -> None:
-        """`MPI_Abort`: mpirun ends all ranks, and exits with this code. It waits for ever behind a cut link."""
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(ABORT_SECONDS)  # ends this process
-        self._mpi.COMM_WORLD.Abort(exit_code)
+        _abort(self._mpi, exit_code)
+
+
+class UnjoinedWorld(World):
+    """A process that can only end the others of its mpirun. Raises as `MpiWorld`."""
+
+    def __init__(self, seconds: float) -> None:
+        self._mpi = _loaded()
+        _start(self._mpi, "{} of {}".format(*launched()), seconds)
+
+    def abort(self, exit_code: int) -> None:
+        _abort(self._mpi, exit_code)
+
+
+def _abort(mpi: Any, exit_code: int) -> None:
+    """`MPI_Abort`: mpirun ends all ranks, and exits with this code. It waits for ever behind a cut link."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(ABORT_SECONDS)  # ends this process
+    mpi.COMM_WORLD.Abort(exit_code)
 
 
 def _key(arrays: Sequence[np.ndarray]) -> tuple[int, ...]:
@@ -524,14 +541,13 @@ def _loaded() -> Any:
     return MPI
 
 
-def _start(mpi: Any, rank: str, seconds: float) -> None:
-    """Start MPI, which waits in C until all processes have started it.
+@cache
+def _initialization(mpi: Any) -> threading.Event:
+    """Set once MPI has started, which waits in C until all processes have started it.
 
     In a thread, and called through ctypes, which releases the lock of the interpreter: the main thread handles signals
-    and the time limit. Raises TrainingError after `seconds`.
+    and the time limit.
     """
-    if mpi.Is_initialized():
-        return
     start = ctypes.CDLL(mpi.__file__).MPI_Init_thread
     done = threading.Event()
 
@@ -540,8 +556,13 @@ def _start(mpi: Any, rank: str, seconds: float) -> None:
         done.set()
 
     threading.Thread(target=run, name="MPI_Init", daemon=True).start()
+    return done
+
+
+def _start(mpi: Any, rank: str, seconds: float) -> None:
+    """Start MPI. Raises TrainingError after `seconds`."""
     end = time.monotonic() + seconds
-    while not done.wait(LONGEST_PAUSE):
+    while not (mpi.Is_initialized() or _initialization(mpi).wait(LONGEST_PAUSE)):
         if time.monotonic() > end:
             rows = {"rank": rank, "host": platform.node(), "waited": f"{seconds:g} seconds"}
             repair = "see the output of the other processes; a longer parallel.timeout_seconds"
@@ -551,21 +572,6 @@ def _start(mpi: Any, rank: str, seconds: float) -> None:
 
 def _library(mpi: Any) -> str:
     return str(mpi.Get_library_version()).splitlines()[0]
-
-
-# Rank and size as mpirun sets them in the environment; MPI is loaded only when there are several processes.
-
-# Environment variables with rank and size: MPICH, Intel MPI and Slurm (the first pair), Open MPI.
-LAUNCHERS = ("PMI_RANK", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")
-
-
-def launched() -> tuple[int, int]:
-    """Rank and size from the launcher of this process; (0, 1) without one."""
-    for rank, size in LAUNCHERS:
-        found = os.environ.get(rank, ""), os.environ.get(size, "")
-        if found[0].isdigit() and found[1].isdigit():
-            return int(found[0]), int(found[1])
-    return 0, 1
 
 
 START_SECONDS = 300.0  # how long a process waits for the others to start MPI

@@ -434,6 +434,11 @@ class Composition(Frozen):
     folder_given: bool
     typed: Typed  # the values that the command line sets
 
+    @property
+    def folder_text(self) -> str:
+        """`hydra.run.dir` as it is written, which may have the time."""
+        return str(OmegaConf.to_container(self.record.hydra.run, resolve=False)["dir"])  # type: ignore[index,call-overload]
+
     @contextmanager
     def activate(self, folder: Path) -> Iterator[RunRequest]:
         """The request for a run in a folder; inside the context, `HydraConfig` is that of this run.

@@ -320,13 +320,11 @@ def _metrics(config: RunConfig, facts: Mapping[str, Any]) -> dict[str, AnyMetric
 
 def _rank_part(config: RunConfig, train_data: Dataset) -> Dataset:
     """The data with this rank's part of every batch in data-parallel training."""
-    if not isinstance(config.parallel, DataParallel):
-        return train_data
+    if not isinstance(config.parallel, DataParallel) or not config.session.graph_run_mode:
+        return train_data  # only the first rank evaluates
     if not auto_parallel.is_data_parallel():
         hint = "mpirun -n N runner ... for each job"
         raise ConfigError("jobs of a sweep are single processes", key="parallel", value="data_parallel", hint=hint)
-    if not config.session.graph_run_mode:  # only the first rank evaluates
-        return train_data
     try:
         return train_data.divided(world().size, world().rank)
     except ConfigError as error:

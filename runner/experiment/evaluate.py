@@ -19,11 +19,11 @@ from runner.config.schema import RunRequest, plain
 from runner.errors import ConfigError, DataError, raise_all
 from runner.experiment import launch, observers, script
 from runner.experiment.manifest import hashes, naming_code_of
-from runner.experiment.ranks.processes import processes_of
+from runner.experiment.ranks.processes import OneProcess
 from runner.experiment.resume import folder_and_overrides
 from runner.host.console import LOG
 from runner.host.json import read_optional
-from runner.host.process import stopped_by_signals
+from runner.host.process import only_run, stopped_by_signals
 from runner.train.checkpoint import state
 from runner.validation.paths import ALLOWED, path_problem
 from runner.validation.rules import show
@@ -40,6 +40,7 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
+@only_run()
 def evaluate(folder: str | Path, lines: Sequence[str] = (), given_code: Sequence[str] = ()) -> dict[str, Any]:
     """Evaluate the run in `folder`, which is only read; `lines` are overrides such as `eval.split=train`.
 
@@ -51,10 +52,11 @@ def evaluate(folder: str | Path, lines: Sequence[str] = (), given_code: Sequence
     with naming_code_of(Path(folder), read_optional(Path(folder) / rundir.MANIFEST), "eval"):
         request = _request(Path(folder), lines, default_folder() if given is None else given)
     observers.check(request.config, request.folder)
-    with stopped_by_signals(), processes_of(request.config) as ranks:
+    with stopped_by_signals():
         request = replace(request, folder=rundir.claim_run(request.folder, given is not None))
         with rundir.claimed(request.folder):
-            return ranks.run(observers.with_directories(request, ranks.first), launch.execute_recorded)
+            here = OneProcess()  # mpirun or not: inference never exchanges
+            return here.run(observers.with_directories(request, here.first), launch.execute_recorded)
 
 
 def saved_values(place: Path) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from runner.experiment.ranks.processes import on_all_ranks, processes_of, report
 from runner.host import files
 from runner.host.console import Console, visible
 from runner.host.lazy import gc_paused
-from runner.host.process import stopped_by_signals
+from runner.host.process import only_run, stopped_by_signals
 
 Run = Callable[[RunRequest], dict[str, Any]]
 
@@ -34,21 +34,24 @@ def run(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> 
     """Run one experiment as the command line does, and return its summary.
 
     `overrides` are written as on the command line: `runner.run(["+experiment=lenet", "epochs=2"])`. Raises the
-    RunnerError whose `exit_code` the command would have returned.
+    RunnerError whose `exit_code` the command would have returned; BusyError while another thread executes a run.
     """
     return run_call(CommandLine(tuple(overrides), config_dir=None if config_dir is None else Path(config_dir)))
 
 
+@only_run()
 def run_call(call: CommandLine) -> dict[str, Any]:
     """Run one experiment; creates nothing before the whole config is valid. Raises RunnerError."""
-    with gc_paused(), report_on_first_rank(call.overrides):
-        composition = on_all_ranks(lambda: compose(call))
-    with stopped_by_signals(), processes_of(composition.config) as ranks:
-        folder = Path(ranks.first(lambda: str(_claim_new(composition))))
-        with rundir.claimed(folder), composition.activate(folder) as request:
-            request = observers.with_directories(request, ranks.first)
-            with observers.released_unless_started(request):
-                return ranks.run(request, lambda own: _run_and_record(own, composition))
+    with stopped_by_signals():
+        with gc_paused(), report_on_first_rank(call.overrides):
+            composition = on_all_ranks(lambda: compose(call))
+        named = {"hydra.run.dir": composition.folder_text}
+        with processes_of(composition.config, composition.folder, named) as ranks:
+            folder = Path(ranks.first(lambda: str(_claim_new(composition))))
+            with rundir.claimed(folder), composition.activate(folder) as request:
+                request = observers.with_directories(request, ranks.first)
+                with observers.released_unless_started(request):
+                    return ranks.run(request, lambda own: _run_and_record(own, composition))
 
 
 def _claim_new(composition: Composition) -> Path:

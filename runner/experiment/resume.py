@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from runner import rundir
-from runner.communication.world import launched
 from runner.config import code, overrides
 from runner.config.check import check
 from runner.config.compose import with_overrides
@@ -19,7 +18,7 @@ from runner.experiment import launch, observers, script, sweep
 from runner.experiment.manifest import cores_of, naming_code_of
 from runner.experiment.ranks.processes import on_all_ranks, processes_of
 from runner.host import json
-from runner.host.process import stopped_by_signals
+from runner.host.process import launched, only_run, stopped_by_signals
 from runner.validation.paths import ALLOWED, path_problem
 from runner.validation.rules import show
 
@@ -54,6 +53,7 @@ def folder_and_overrides(args: argparse.Namespace, usage: str) -> tuple[Path, li
     return Path(folders[0]), lines
 
 
+@only_run()
 def resume(
     folder: str | Path, lines: Sequence[str] = (), force: bool = False, given_code: Sequence[str] = ()
 ) -> dict[str, Any]:
@@ -62,9 +62,11 @@ def resume(
     Without a checkpoint the run starts again. Raises ConfigError when there is no run, when it is finished, or when
     something has changed that its results depend on (unless `force`), and BusyError while it is still running.
     """
-    with naming_code_of(Path(folder), json.read_optional(Path(folder) / rundir.MANIFEST)):
+    record = json.read_optional(Path(folder) / rundir.MANIFEST)
+    with stopped_by_signals(), naming_code_of(Path(folder), record):
         request = on_all_ranks(lambda: _request(Path(folder), lines, force, given_code))
-        with stopped_by_signals(), processes_of(request.config) as ranks:
+        named = {"run directory": str(request.folder)}
+        with processes_of(request.config, request.folder, named) as ranks:
             return ranks.run(observers.with_directories(request, ranks.first), launch.execute_recorded)
 
 

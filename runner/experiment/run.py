@@ -36,7 +36,7 @@ from runner.host import files, seed
 from runner.host.console import LOG
 from runner.host.files import Journal, write_json
 from runner.host.json import without_lists
-from runner.host.process import Interruption
+from runner.host.process import Interruption, only_run
 from runner.nn.loss.losses import LossInput
 from runner.nn.metrics.base import AnyMetric, is_scalar
 from runner.nn.steps import GraphStep
@@ -62,9 +62,12 @@ def run(request: RunRequest) -> dict[str, Any]:
     with run_environment(config), observers.printing(request) as prints:
         with closing(value_observer(request)) as values_observer:
             experiment = _build(request, values_observer)
-            step_graph = StepGraphWriter(experiment, folder)
             description = description_of(request, experiment, stopwatch)
             description.prints = prints
+            if world().size > 1:
+                start_up.require_equal_inputs(config.dataset, description.data["train"], description.network)
+            _load(request, experiment)
+            step_graph = StepGraphWriter(experiment, folder)
             write_json(folder / rundir.INPUTS, ModelInputs.of(experiment.train_data).as_json())
             with closing(Journal(folder / rundir.METRICS)) as journal:
                 if request.resume:
@@ -80,7 +83,7 @@ def run(request: RunRequest) -> dict[str, Any]:
 
 
 def _build(request: RunRequest, values: ValueObserver) -> Experiment:
-    """The experiment of a config with its observers, tuning, profiler and initial weights."""
+    """The experiment of a config with its observers, tuning and profiler."""
     config, folder = request.config, request.folder
     experiment = build(config, graph_observer(request), values, failure_observer(config, folder))
     if config.session.auto_tune_mode:
@@ -89,10 +92,15 @@ def _build(request: RunRequest, values: ValueObserver) -> Experiment:
         observers.attach(request, experiment)
     elif config.session.profiling_options != SessionSettings.profiling_options:
         LOG.warning("session.profiling_options has no effect without session.profiling_mode=true")
-    if config.checkpoint.load is not None and not request.resume:
-        network, source = experiment.model.network, initial_weights_of(config.checkpoint, experiment)
-        _read(network, lambda: str(source.load(network)))
     return experiment
+
+
+def _load(request: RunRequest, experiment: Experiment) -> None:
+    """Load the initial weights that the config of a new run names."""
+    settings, network = request.config.checkpoint, experiment.model.network
+    if settings.load is not None and not request.resume:
+        source = initial_weights_of(settings, experiment)
+        _read(network, lambda: str(source.load(network)))
 
 
 def initial_weights_of(settings: CheckpointSettings, experiment: Experiment) -> InitialWeights:
@@ -109,8 +117,8 @@ def _read(network: nn.Cell, read: Callable[[], Any]) -> Any:
 
 @contextmanager
 def run_environment(config: RunConfig) -> Iterator[None]:
-    """Inside, the seed and the context of a run are set."""
-    with context.preserved(), random_counter().preserved(), seed.preserved():
+    """Inside, the seed and the context of a run are set. Raises BusyError while another thread executes a run."""
+    with only_run(), context.preserved(), random_counter().preserved(), seed.preserved():
         seed.set_seed(config.seed)
         names = config.reserve_class_name_in_scope
         context.set_context(mode=MODES[config.mode], reserve_class_name_in_scope=names)

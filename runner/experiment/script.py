@@ -21,7 +21,6 @@ from typing import Any, NoReturn
 import numpy as np
 
 from runner import context, rundir
-from runner.communication.world import launched
 from runner.config.check import check
 from runner.config.code import imported_files
 from runner.config.groups.services import tracking_is_requested
@@ -53,7 +52,7 @@ from runner.host.console import LOG, Console
 from runner.host.files import Journal, storage_errors, write_json
 from runner.host.json import flat
 from runner.host.machine import as_on_cores
-from runner.host.process import Interruption, exit_codes, stopped_by_signals
+from runner.host.process import Interruption, exit_codes, launched, only_run, stopped_by_signals
 from runner.host.seed import get_seed
 from runner.train.callback import Callback, CallbackList, CallbackParameters
 from runner.train.model import Model, check_train_arguments, epoch_steps, total_steps
@@ -496,7 +495,7 @@ def record(
             resume, force = True, force or os.environ.get(FORCE_VARIABLE) == "1"
         names = {"experiment": experiment or own.name, "network": network, "dataset": dataset}
         subject = ScriptSubject(place, own, values, {**names, "mode": None, "device": None})
-        with stopped_by_signals(), opened(place), _noted(own, folder):
+        with only_run(), stopped_by_signals(), opened(place), _noted(own, folder):
             resumed = is_continued(place, own, values, resume, force)
             write(place, own)
             files.write_json(place / rundir.CONFIG, values)

@@ -1,4 +1,4 @@
-"""Processes: an identity by which one is recognised later, signals while training, exit codes of scripts.
+"""Processes: an identity by which one is recognised later, the number that mpirun gave it, signals, exit codes.
 
 An identity is machine, process id and start time: an id alone may be that of another process, later or on another
 machine. The first SIGINT or SIGTERM lets the step end and be saved (`Interruption`), the second ends the run at once.
@@ -11,12 +11,12 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from runner.errors import RunnerError
+from runner.errors import BusyError, RunnerError
 from runner.host.console import LOG
 
 START_FIELD = 19  # of /proc/PID/stat, counted from the state, which follows the name in parentheses
@@ -62,6 +62,46 @@ def _state(pid: int) -> tuple[str, int | None]:
     return "", None
 
 
+# Rank and size as mpirun sets them in the environment; MPI is loaded only when there are several processes.
+
+# Environment variables with rank and size: MPICH, Intel MPI and Slurm (the first pair), Open MPI.
+LAUNCHERS = ("PMI_RANK", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")
+
+
+def launched() -> tuple[int, int]:
+    """Rank and size from the launcher of this process; (0, 1) without one."""
+    for rank, size in LAUNCHERS:
+        found = os.environ.get(rank, ""), os.environ.get(size, "")
+        if found[0].isdigit() and found[1].isdigit():
+            return int(found[0]), int(found[1])
+    return 0, 1
+
+
+# One run at a time.
+
+
+@cache
+def _lock_of(pid: int) -> Any:
+    return threading.RLock()  # by process number: a forked process has none of the threads that hold one
+
+
+@contextmanager
+def only_run() -> Iterator[None]:
+    """Inside, this thread executes a run, and no other one of the process does: seeds and settings are the process's.
+
+    Raises BusyError.
+    """
+    lock = _lock_of(os.getpid())
+    if not lock.acquire(blocking=False):
+        rows = {"process": os.getpid(), "thread": threading.current_thread().name}
+        hint = "one run after the other, or each in a process of its own"
+        raise BusyError("another thread of this process executes a run", **rows, hint=hint)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 # SIGINT and SIGTERM.
 #
 # A process that was started with SIGINT ignored, as shells start background jobs, keeps ignoring it: Ctrl-C is meant
@@ -78,6 +118,12 @@ def exit_code(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         return 143 if isinstance(error, Terminated) else 130
     return int(getattr(error, "exit_code", 1))
+
+
+def stop_text(stop: KeyboardInterrupt) -> str:
+    """What a process that a signal ends prints: one line, with the notes of the exception."""
+    what = "Terminated" if isinstance(stop, Terminated) else "Interrupted"
+    return "; ".join([what, *dict.fromkeys(getattr(stop, "__notes__", ()))])
 
 
 class Preempted(Terminated):
@@ -101,7 +147,26 @@ def stop_signals() -> tuple[int, ...]:
 
 def stopped_by_signals() -> AbstractContextManager[None]:
     """Inside, SIGTERM and the like raise an exception, as Ctrl-C does, so that the status is written."""
-    return handled([number for number in stop_signals() if number != signal.SIGINT], _raise)
+    is_set = signal.getsignal(signal.SIGINT) is not signal.SIG_DFL  # by Python, or by the program that calls
+    return handled([number for number in stop_signals() if number != signal.SIGINT or not is_set], _raise)
+
+
+@contextmanager
+def killed_by_signals() -> Iterator[None]:
+    """Inside, until `stopped_by_signals`, SIGINT kills a process of mpirun, as SIGTERM does: mpirun ends the others.
+
+    They would wait for one that only exits, and it cannot reach them before it has loaded MPI.
+    """
+    is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with handled([signal.SIGINT] if is_usual and launched()[1] > 1 else [], signal.SIG_DFL):
+        yield
+
+
+def die_of(stop: KeyboardInterrupt) -> None:
+    """End this process by the signal of an exception: mpirun ends the other processes when one is killed."""
+    number = next(number for number, kind in KINDS.items() if type(stop) is kind)
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
@@ -175,8 +240,7 @@ def exit_codes() -> Iterator[None]:
 
 def _end(before: Any, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     if isinstance(error, KeyboardInterrupt):
-        what = "Terminated" if isinstance(error, Terminated) else "Interrupted"
-        print("; ".join([what, *getattr(error, "__notes__", ())]), file=sys.stderr)  # noqa: T201  the end of a script
+        print(stop_text(error), file=sys.stderr)  # noqa: T201  the end of a script
     else:
         before(kind, error, trace)
     if isinstance(error, KeyboardInterrupt | RunnerError):

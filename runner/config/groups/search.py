@@ -19,6 +19,7 @@ from runner.config import check, overrides
 from runner.config.groups.entries import direction, single_number
 from runner.config.schema import RunConfig, defaults
 from runner.errors import ConfigError, collect_errors, nearest, raise_all
+from runner.rundir import OF_SWEEPS
 from runner.validation.rules import FILE_PATH, Frozen, Invalid, key, show, validate
 
 # The dimensions of a search space, and the check for Optuna, which proposes trials.
@@ -104,6 +105,8 @@ def _inside(value: object) -> str:
     path = PurePath(text)
     if path.is_absolute() or ".." in path.parts or "://" in text or not path.name:
         raise Invalid("not a file in the folder of the sweep", "a name, such as study.log")
+    if path.parts[0] in OF_SWEEPS:
+        raise Invalid("a file of the sweep itself", "another name, such as study.log")
     return text
 
 

@@ -6,12 +6,14 @@ others would wait for it in the next collective, so it prints its error and ends
 have in common is printed by the first one.
 """
 
+import json
 import logging
 import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,20 +22,22 @@ from typing import Any, TypeVar
 from runner import rundir
 from runner.communication import settings as auto_parallel
 from runner.communication.management import SAME_ERROR_SECONDS
-from runner.communication.world import World
+from runner.communication.world import UnjoinedWorld, World
 from runner.config.code import loaded_files
 from runner.config.groups.services import DataParallel, profiling_is_requested
 from runner.config.schema import RunConfig, RunRequest
 from runner.core.graph import NO_GRAPHS
-from runner.errors import ConfigError, RunnerError, TrainingError, some, unexpected
+from runner.errors import ConfigError, RunnerError, TrainingError, unexpected
 from runner.experiment import manifest, observers, run
 from runner.experiment.build import build
 from runner.experiment.ranks import start_up
 from runner.experiment.ranks.guardian import guarded
 from runner.host.console import LOG
+from runner.host.files import sha256
 from runner.host.machine import usable_cores
-from runner.host.process import Interruption, exit_code, ignored
+from runner.host.process import Interruption, exit_code, ignored, stop_text
 from runner.train.callback import LossMonitor
+from runner.validation.rules import show
 
 # The part of a run that ranks other than the first execute: training; they write only dumps and profiles.
 
@@ -47,6 +51,8 @@ def follow(request: RunRequest) -> None:
         experiment = build(config, NO_GRAPHS, values, run.failure_observer(config, folder))
         if profiling_is_requested(config.profiling, config.session):
             observers.attach(request, experiment)
+        network = {path.name: sha256(path) for path in experiment.model.network.source_files}
+        start_up.require_equal_inputs(config.dataset, experiment.train_data.fingerprint(), network)
         if config.checkpoint.load is not None and not request.resume:
             start_up.read_on_first_rank(experiment.model.network)
         before = {}
@@ -96,25 +102,29 @@ class RankGroup:
                 follow(request)
         return {}
 
-    def abort(self, block: str, exit_code: int) -> None:
+    def abort(self, block: str, exit_code: int, status: str = "failed") -> None:
         """Report the error on stderr and in status.json, and end all ranks."""
         sys.stdout.flush()
         sys.stderr.write(f"{block}\n")
         sys.stderr.flush()
         with suppress(RunnerError, OSError):
-            if self.world.rank and self.place is not None:  # the first rank keeps status.json itself
-                rundir.record_failure(self.place, exit_code, block)
+            place = self.place if self.world.rank else None  # the first rank keeps status.json itself
+            if place is not None and rundir.read_status(place).get("status") == "running":
+                rundir.record_failure(place, exit_code, block, status=status)
         time.sleep(OUTPUT_SECONDS)
         self.world.abort(exit_code)
         os._exit(exit_code)  # mpirun ends this process too, but it could print more before
 
 
 @contextmanager
-def joined(world: World, parallel: DataParallel, failed: RunnerError | None = None) -> Iterator[RankGroup]:
+def joined(
+    world: World, parallel: DataParallel, config: Mapping[str, object], failed: RunnerError | None = None
+) -> Iterator[RankGroup]:
     """This rank's part of a run; networks that are built inside sum their gradients. All ranks leave at the same time.
 
-    `failed` is the error of a rank that cannot begin. An error of one rank ends all processes. Raises on the first rank
-    the error, and on other ranks SystemExit with the same exit code.
+    `config` are the values that all ranks share, by key; `failed` is the error of a rank that cannot begin. An error of
+    one rank ends all processes. Raises on the first rank the error, and on other ranks SystemExit with the same exit
+    code.
     """
     group = RankGroup(world)
     names = "gradients_mean", "parameter_broadcast", "all_reduce_fusion_config", "sync_batch_norm"
@@ -127,13 +137,14 @@ def joined(world: World, parallel: DataParallel, failed: RunnerError | None = No
             if failed is not None:
                 raise failed
             _check(world, parallel)
-            _check_code(world)
+            _check_code_and_config(world, config)
         with auto_parallel.applied(parallel_mode=parallel.name, device_num=None, global_rank=None, **settings):
             yield group
+        all_leave = world.met(None if world.rank else parallel.timeout_seconds)  # the others wait for its evaluation
     except BaseException as error:
         _leave(group, error)
         raise
-    if not world.met(None if world.rank else parallel.timeout_seconds):  # the others wait for its evaluation
+    if not all_leave:
         rows = {"waited": f"{parallel.timeout_seconds:g} seconds", "key": "parallel.timeout_seconds"}
         group.abort(
             str(TrainingError("the run is complete, but ranks have not ended", **rows)), TrainingError.exit_code
@@ -154,7 +165,16 @@ def _leave(group: RankGroup, error: BaseException) -> None:
     if isinstance(error, RunnerError):
         rank = f"{group.world.rank} of {group.world.size}; it ends the others"
         error.add(rank=rank, host=platform.node())
-    group.abort(str(error) or type(error).__name__, exit_code(error))
+    if isinstance(error, KeyboardInterrupt):
+        group.abort(stop_text(error), exit_code(error), "interrupted")
+    block = str(error) if isinstance(error, RunnerError) else traceback.format_exception_only(error)[-1].strip()
+    group.abort(block, exit_code(error))
+
+
+def stop_all(stop: KeyboardInterrupt) -> None:
+    """End all processes of mpirun from one that has not joined them; return when they do not start MPI."""
+    with ignored(), suppress(RunnerError):
+        RankGroup(UnjoinedWorld(STOP_SECONDS)).abort(stop_text(stop), exit_code(stop))
 
 
 def of_rank(config: RunConfig, world: World, cores: int) -> RunConfig:
@@ -174,24 +194,14 @@ def _check(world: World, parallel: DataParallel) -> None:
             raise ConfigError("does not agree with mpirun", **rows)
 
 
-def _check_code(world: World) -> None:
-    """Raise ConfigError, the same on all ranks, when one has loaded other files of the user than the first one."""
+def _check_code_and_config(world: World, config: Mapping[str, object]) -> None:
+    """Raise ConfigError, the same on all ranks, when one has another config, or other files of the user, than the first
+    one."""
     files = loaded_files()
-    own = {"host": platform.node(), "files": {name: str(path) for name, path in files.items()}}
-    first, *others = start_up.exchange(world, {**own, "code": manifest.hashes(files)})
-    for rank, other in enumerate(others, 1):
-        names = {**first["code"], **other["code"]}
-        different = [name for name in names if first["code"].get(name) != other["code"].get(name)]
-        if different:
-            rows = {f"rank {r}": f"{one['host']}: {_files(one, different)}" for r, one in ((0, first), (rank, other))}
-            repair = "the same files on every host"
-            raise ConfigError("ranks have different code", file=some(different, 5), **rows, repair=repair)
-
-
-def _files(rank: Mapping[str, Any], names: Sequence[str]) -> str:
-    """The paths of files of a rank, with the start of their hashes."""
-    known = [f"{rank['files'][name]} ({rank['code'][name][:12]})" for name in names if name in rank["code"]]
-    return some(known or ["not loaded"], 5)
+    code = {name: (digest, f"{files[name]} ({digest[:12]})") for name, digest in manifest.hashes(files).items()}
+    start_up.require_equal(world, "ranks have different code", "file", code, "the same files on every host")
+    values = {key: (json.dumps(value), f"{key}={show(value)}") for key, value in config.items()}
+    start_up.require_equal(world, "ranks have different configs", "key", values, "the same command on every rank")
 
 
 @contextmanager

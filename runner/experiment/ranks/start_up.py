@@ -14,12 +14,15 @@ from typing import Any
 
 from runner import errors
 from runner.communication.world import World, world
+from runner.config.groups.entries import DatasetSettings
 from runner.core.graph import ValueObserver
-from runner.errors import ConfigError, ConfigErrors, RunnerError
+from runner.errors import ConfigError, ConfigErrors, RunnerError, some
 from runner.host.process import KINDS, Interruption
 from runner.nn.cell import Cell
 from runner.nn.wrap import broadcast
 from runner.train.callback import Callback, RunContext
+
+NAMED = 5  # of what differs, in an error
 
 
 def exchange(world: World, value: Any = None, failed: RunnerError | None = None, is_common: bool = False) -> list[Any]:
@@ -48,6 +51,39 @@ def failures_shared(world: World, first_leads: bool = False) -> Iterator[None]:
         if world.size == 1 or world.limit is None or world.ended:
             raise
         exchange(world, failed=error, is_common=first_leads and world.rank == 0)
+
+
+def require_equal(world: World, what: str, label: str, own: Mapping[str, Sequence[str]], repair: str) -> None:
+    """Raise ConfigError, the same on all ranks, when one has another value than the first one.
+
+    `own` are pairs by name: what is compared, and how it is shown. `label` is the row with the names that differ.
+    """
+    first, *others = exchange(world, {"host": platform.node(), "values": own})
+    for rank, other in enumerate(others, 1):
+        pairs = first["values"], other["values"]
+        names = [name for name in {**pairs[0], **pairs[1]} if len({one.get(name, ("",))[0] for one in pairs}) > 1]
+        if names:
+            rows = {
+                f"rank {r}": f"{one['host']}: {_shown(one['values'], names)}" for r, one in ((0, first), (rank, other))
+            }
+            raise ConfigError(what, **{label: some(names, NAMED)}, **rows, repair=repair)
+
+
+def _shown(values: Mapping[str, Sequence[str]], names: Sequence[str]) -> str:
+    return some([values[name][1] for name in names if name in values] or ["none"], NAMED)
+
+
+def require_equal_inputs(settings: DatasetSettings, data: str, network: Mapping[str, str]) -> None:
+    """Raise ConfigError, the same on all ranks, when their training data or the files of the network differ.
+
+    `data` is the sha256 of the training data, `network` those of the files by name.
+    """
+    keys = [name for name, own in settings.entry.keys.items() if own.rule.path and getattr(settings, name)]
+    paths = some([os.path.abspath(getattr(settings, name)) for name in keys] or [settings.name], NAMED)
+    named = ", ".join(f"dataset.{name}" for name in keys) or "dataset"
+    own = {named: data, **{f"network {name}": digest for name, digest in network.items()}}
+    pairs = {name: (digest, f"{paths if name == named else name} ({digest[:12]})") for name, digest in own.items()}
+    require_equal(world(), "ranks have different data", "key", pairs, "the same files on every host")
 
 
 def training_begins(world: World) -> None:

@@ -34,7 +34,7 @@ from runner.host import json
 from runner.host.console import visible
 from runner.host.json import set_dotted
 from runner.host.lazy import lazy_import
-from runner.host.process import PREEMPTION, Preempted, exit_code, stopped_by_signals
+from runner.host.process import PREEMPTION, Preempted, exit_code, only_run, stopped_by_signals
 from runner.train.checkpoint.state import sweep_temporaries
 
 # One job of a sweep, called by a launcher in the job's folder, in this process or another one.
@@ -66,7 +66,7 @@ class Job:
             return SKIPPED
         self._begin(number, request.folder)
         try:
-            with stopped_by_signals(), launch.run_status(request := self._resumed(number, request)):
+            with only_run(), stopped_by_signals(), launch.run_status(request := self._resumed(number, request)):
                 if wrong is not None:
                     raise wrong
                 refuse_other("the code of the job is not that of its sweep", self.code)

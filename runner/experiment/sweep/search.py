@@ -7,7 +7,7 @@ an uninterrupted sweep.
 import importlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,11 @@ from hydra.core.override_parser.types import Override
 from runner.config.check import Origin
 from runner.config.groups.search import Choice, Dimension, SearchSettings, never_evaluated, point_count, settings, space
 from runner.config.schema import RunConfig
-from runner.errors import ConfigError, DataError, collect_errors, raise_all
+from runner.errors import collect_errors, raise_all
 from runner.experiment.sweep.controller import SweepController
 from runner.experiment.sweep.launchers import FilteringLauncher
-from runner.host.files import storage_errors
+from runner.host.files import Journal, make_directory, remove, storage_errors
+from runner.rundir import is_lock_of_optuna
 
 # An Optuna study: proposes trials and receives their values. The only file that uses Optuna.
 #
@@ -60,46 +61,50 @@ class Study:
             if self._copy is not None:
                 self._copy.add(trial)
 
-    def copy_to(self, file: Path, name: str, reported: int) -> None:
-        """From now on also write trials to a file in Optuna's journal format, for its tools.
-
-        A study of this name in the file may have at most the `reported` trials. Raises ConfigError when it has more,
-        DataError, StorageError.
-        """
+    def copy_to(self, file: Path, name: str) -> None:
+        """From now on also write all trials to a file in Optuna's journal format, for its tools, in place of what is
+        there. Raises StorageError."""
         with _quiet() as optuna:
             self._copy = _Copy(optuna, file, name, self._study.direction)
-        if self._copy.length > reported:
-            hint = "hydra.sweeper.study_name gives this study another name"
-            raise ConfigError("a study of this name is there already", file=file, value=name, hint=hint)
+
+    def close(self) -> None:
+        """Complete the copy. Raises StorageError."""
+        if self._copy is not None:
+            self._copy.journal.close()
 
     def _texts(self, params: Mapping[str, Any]) -> dict[str, str]:
         return {key: self._dimensions[key].text(value) for key, value in params.items()}
 
 
 class _Copy:
-    """A study in a file, which is written and never read."""
+    """A study in a file, which is written and never read; Optuna's own class would lock it, and stay locked by a kill.
+
+    It is the backend of Optuna's `JournalStorage`, so two of its methods have the names that Optuna calls.
+    """
 
     def __init__(self, optuna: Any, file: Path, name: str, direction: Any) -> None:
-        self._file = file
-        with self._storing():
-            file.parent.mkdir(parents=True, exist_ok=True)
-            journal = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(file)))
-            study = optuna.create_study(storage=journal, study_name=name, direction=direction, load_if_exists=True)
-            self._study, self.length = study, len(study.trials)
+        self._rows: list[dict[str, Any]] = []
+        self.journal = Journal(make_directory(file.parent) / file.name)
+        self.journal.cut(0)
+        if is_lock_of_optuna(lock := f"{file}.lock"):
+            with storage_errors("cannot remove a stale lock", Path(lock)):
+                remove(Path(lock))
+        storage = optuna.storages.JournalStorage(self)
+        self._study = optuna.create_study(storage=storage, study_name=name, direction=direction)
 
     def add(self, trial: Any) -> None:
-        """Add a trial, unless it was added before the search was resumed."""
-        if trial.number >= self.length:
-            with self._storing():
-                self._study.add_trial(trial)
+        """Add a trial that has ended."""
+        self._study.add_trial(trial)
 
-    @contextmanager
-    def _storing(self) -> Iterator[None]:
-        try:
-            with storage_errors("cannot write the study", self._file):
-                yield
-        except (ValueError, KeyError) as reason:
-            raise DataError("not a journal of Optuna", file=self._file, reason=reason) from None
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        """Add rows; called by Optuna."""
+        self._rows += logs
+        for row in logs:
+            self.journal.append(row)
+
+    def read_logs(self, log_number_from: int) -> list[dict[str, Any]]:
+        """The rows from a number on; called by Optuna."""
+        return self._rows[log_number_from:]
 
 
 def _distribution(optuna: Any, one: Dimension) -> Any:
@@ -167,9 +172,13 @@ class Searcher:
         """Run all trials, in batches, in the folder of the sweep. Raises the errors of the launcher."""
         search = self.search
         study = Study(self.space, search.resolved_direction, search.sampler, search.seed, search.n_jobs > 1)
-        if search.storage is not None:
-            study.copy_to(folder / search.storage, search.study_name or folder.name, len(controller.state.trials))
-        first = 0
+        with closing(study):
+            if search.storage is not None:
+                study.copy_to(folder.absolute() / search.storage, search.study_name or folder.name)
+            self._run(study, launcher, controller)
+
+    def _run(self, study: Study, launcher: FilteringLauncher, controller: SweepController) -> None:
+        search, first = self.search, 0
         while first < self.count and not controller.job.stopped():
             trial_params = study.propose(min(search.n_jobs, self.count - first))
             texts = ([f"{key}={text}" for key, text in params.items()] for params in trial_params.values())

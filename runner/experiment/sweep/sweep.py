@@ -22,7 +22,7 @@ from runner.host import files
 from runner.host.files import write_json
 from runner.host.json import fits
 from runner.host.machine import packages
-from runner.host.process import stopped_by_signals
+from runner.host.process import only_run, stopped_by_signals
 
 # The best job of a search, printed below the table and written to `best.json`.
 
@@ -65,6 +65,7 @@ class SweepError(RunnerError):
     outcomes: Sequence[Outcome] = ()  # of all jobs
 
 
+@only_run()
 def start(call: CommandLine) -> list[Outcome]:
     """Run every job of a sweep, even if others fail, and print the table.
 
@@ -83,6 +84,7 @@ def start(call: CommandLine) -> list[Outcome]:
             return _run_jobs(sweep_plan, folder, force=False)
 
 
+@only_run()
 def resume(
     folder: Path, lines: Sequence[str] = (), force: bool = False, given_code: Sequence[str] = ()
 ) -> list[Outcome]:

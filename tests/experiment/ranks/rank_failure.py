@@ -11,10 +11,10 @@ import numpy as np
 from patient_ranks import wait_long
 
 from runner import cli
-from runner.communication.world import launched
 from runner.dataset.pipeline import Dataset
 from runner.errors import StorageError
 from runner.experiment.ranks import start_up
+from runner.host.process import launched
 
 
 def fail_at(step: int, kind: str) -> None:

@@ -5,10 +5,10 @@ import signal
 import sys
 
 from runner import cli
-from runner.communication.world import launched
 from runner.errors import DataError
 from runner.experiment import run
 from runner.experiment.ranks import group
+from runner.host.process import launched
 
 
 def stop(*_: object) -> None:

@@ -18,6 +18,7 @@ from runner.core.values import Parameter, Tensor
 from runner.dataset import NumpySlicesDataset
 from runner.errors import ConfigError, TrainingError
 from runner.experiment.ranks import start_up
+from runner.host import process
 from runner.nn.steps import EagerStep, GraphStep
 from runner.nn.wrap import DistributedGradReducer
 from runner.observe.dump.dumper import FirstFailure
@@ -330,7 +331,7 @@ def test_other_reductions(op):
 
 
 def test_without_mpirun_there_is_one_rank(monkeypatch):
-    for pair in world.LAUNCHERS:
+    for pair in process.LAUNCHERS:
         for name in pair:
             monkeypatch.delenv(name, raising=False)
     init("nccl")
@@ -339,17 +340,17 @@ def test_without_mpirun_there_is_one_rank(monkeypatch):
         init("tcp")
 
 
-@pytest.mark.parametrize("names", world.LAUNCHERS)
+@pytest.mark.parametrize("names", process.LAUNCHERS)
 def test_what_launchers_say(monkeypatch, names):
-    for pair in world.LAUNCHERS:
+    for pair in process.LAUNCHERS:
         for name in pair:
             monkeypatch.delenv(name, raising=False)
-    assert world.launched() == (0, 1)
+    assert process.launched() == (0, 1)
     monkeypatch.setenv(names[0], "3")
     monkeypatch.setenv(names[1], "many")
-    assert world.launched() == (0, 1)
+    assert process.launched() == (0, 1)
     monkeypatch.setenv(names[1], "4")
-    assert world.launched() == (3, 4)
+    assert process.launched() == (3, 4)
 
 
 @pytest.mark.parametrize("rank", ["0", "1"])

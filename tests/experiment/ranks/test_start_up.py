@@ -225,3 +225,27 @@ def _state(pid: int) -> str | None:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return None
+
+
+@pytest.mark.parametrize(
+    ("place", "rank", "kind"),
+    [
+        ("compose", 0, "SIGINT"),
+        ("compose", 1, "SIGTERM"),
+        ("join", 0, "SIGINT"),
+        ("join", 1, "SIGTERM"),
+        ("end", 0, "SIGTERM"),
+        ("end", 1, "SIGTERM"),
+        ("end", 1, "SIGINT"),
+    ],
+)
+def test_a_signal_to_one_rank_ends_all(tmp_path, place, rank, kind):
+    words = [*LENET, *RANKS, "max_steps=2", "hydra.run.dir=run"]
+    code, _, err = mpirun(2, HERE / "rank_signals.py", place, rank, kind, *words, cwd=tmp_path)
+    assert code == {"SIGINT": 130, "SIGTERM": 143}[kind], err
+    assert err.count({"SIGINT": "Interrupted", "SIGTERM": "Terminated"}[kind]) == 1, err
+    if place == "end" and rank == 1:
+        status = json.loads((tmp_path / "run/status.json").read_text())
+        assert (status["status"], status["exit_code"]) == ("interrupted", code)
+    elif place != "end":
+        assert not (tmp_path / "run").exists()

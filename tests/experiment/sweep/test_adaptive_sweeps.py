@@ -4,14 +4,16 @@ The runs do nothing: their accuracy is a function of what was proposed.
 """
 
 import json
+import os
 import warnings
 from pathlib import Path
 
 import pytest
+from soak import SOAK
 from sweep_runs import killed, rows, sweep_state, swept, table
 
 from runner.config.compose import CommandLine
-from runner.errors import ConfigError, TrainingError
+from runner.errors import ConfigError, StorageError, TrainingError
 from runner.experiment import run as experiment
 from runner.experiment.sweep import sweep
 from runner.host import files
@@ -201,10 +203,45 @@ def test_a_copy_for_tools_of_optuna(place, monkeypatch):
     found, told = stored(place / "mine/kept/study.log", "mine"), trials(place / "mine")
     assert [trial.value for trial in found] == [row["value"] for row in told]
     assert [trial.state.name == "FAIL" for trial in found] == [row["state"] == "failed" for row in told]
-    (place / "mine/kept/study.log").write_text("nonsense\n" * 3)
-    with pytest.raises(sweep.RunnerError) as caught:
-        sweep.resume(place / "mine")
-    assert caught.value.exit_code == 7
+
+
+COPIED = (*SEARCH, "hydra.sweeper.storage=study.log", "hydra.sweeper.study_name=mine")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda file: file.write_text("nonsense\n" * 3),
+        lambda file: file.write_bytes(file.read_bytes()[:-9]),
+        lambda file: file.write_bytes(bytes(999)),
+        lambda file: file.unlink(),
+        lambda file: Path(f"{file}.lock").symlink_to(file),  # as a tool of Optuna that was killed leaves it
+        lambda file: Path(f"{file}.lock").symlink_to("mine/study.log"),  # the same in a relative directory
+    ],
+)
+def test_a_damaged_copy_stops_no_search(place, whole, monkeypatch, damage):
+    assert killed(monkeypatch, Path("mine"), COPIED, 20, only="sweep.jsonl")
+    damage(place / "mine/study.log")
+    sweep.resume(Path("mine"))
+    assert table(place / "mine") == table(whole)
+    assert [trial.value for trial in stored(place / "mine/study.log", "mine")] == [r["value"] for r in trials(whole)]
+    assert not os.path.lexists(place / "mine/study.log.lock")
+
+
+@pytest.mark.parametrize("number", range(1, 16, 1 if SOAK else 7))
+def test_a_search_that_is_killed_while_it_writes_its_copy(place, whole, monkeypatch, number):
+    assert killed(monkeypatch, Path("mine"), COPIED, number, only="study.log")
+    sweep.resume(Path("mine"))
+    assert table(place / "mine") == table(whole)
+    assert len(stored(place / "mine/study.log", "mine")) == 14
+
+
+def test_a_copy_is_a_file(place, monkeypatch):
+    assert killed(monkeypatch, Path("mine"), COPIED, 20, only="sweep.jsonl")
+    (place / "mine/study.log").unlink()
+    os.mkfifo(place / "mine/study.log")
+    with pytest.raises(StorageError, match="cannot open a file for writing"):
+        sweep.resume(Path("mine"))
 
 
 def test_another_search_is_refused(place):

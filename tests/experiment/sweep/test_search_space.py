@@ -118,6 +118,8 @@ def test_every_metric_has_a_direction():
         ("hydra.sweeper.seed=null", ("not a whole number",)),
         ("hydra.sweeper.storage='sqlite:///x'", ("not a file in the folder of the sweep",)),
         ("hydra.sweeper.storage=3", ("not text",)),
+        ("hydra.sweeper.storage=sweep.jsonl", ("a file of the sweep itself",)),
+        ("hydra.sweeper.storage=.hydra/x", ("a file of the sweep itself",)),
         ("hydra.sweeper.n_trails=3", ("a config may not change this part of Hydra", "nearest  hydra.sweeper.n_trials")),
         ("eval.every=never", ("a metric that is never evaluated", "hydra.sweeper.metric=loss")),
         ("eval.metrics=[loss]", ("a metric that is never evaluated",)),
