@@ -400,8 +400,10 @@ class NodeCall:
         One with the value that it has where it is left out changes nothing, nor does the branch that is not taken.
         """
         read, self._read = self._read, None
-        for name, value in self.node.attributes.items() if read is not None else ():
-            known = read is None or name in read or name in self.rule.without_effect or isinstance(value, OnnxGraph)
+        if read is None:
+            return
+        for name, value in self.node.attributes.items():
+            known = name in read or name in self.rule.without_effect or isinstance(value, OnnxGraph)
             if not known and not _is_default(self.node, name, value):
                 raise self.error("an attribute is not supported", attribute=name, value=value, repair=WITHOUT)
 

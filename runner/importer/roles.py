@@ -108,7 +108,6 @@ class _Evidence:
 
     def __init__(self, graph: OnnxGraph) -> None:
         self.graph, self.arrays = graph, graph.initializers
-        self.inputs = {value.name for value in graph.inputs}
         self.writers = {name: node for node in graph.nodes for name in node.outputs}
         self.uses = defaultdict[str, list[Use]](list)
         for node in graph.all_nodes():

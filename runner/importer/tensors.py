@@ -65,9 +65,9 @@ def _shared(graph: OnnxGraph) -> dict[str, list[tuple[int, int, str]]]:
     return {name: found for name, found in places.items() if len(found) > 1}
 
 
-def targets(graph: OnnxGraph, kind: str) -> set[str]:
-    """The names in the network of all parameters or buffers of the exported program."""
-    return {target for found, target in graph.signature.values() if found == kind}
+def targets(graph: OnnxGraph, *kinds: str) -> set[str]:
+    """The names in the network of what the exported program has of these kinds, by default of all."""
+    return {target for kind, target in graph.signature.values() if not kinds or kind in kinds}
 
 
 def lost_parameters(graph: OnnxGraph) -> list[str]:
@@ -210,7 +210,8 @@ class _Call:
         found = [name for name in floats if name not in known]
         if len(found) > len(left):  # helpers: numbers, and scales of 1 before the one that is passed
             found = [name for name in found if graph.initializers[name].ndim] or found
-        helpers, found = found[: max(0, len(found) - len(left))], found[max(0, len(found) - len(left)) :]
+        more = max(0, len(found) - len(left))
+        helpers, found = found[:more], found[more:]
         shared = targets(graph, PARAMETER).intersection(helpers)
         self.claims = {x: f"{nodes[-1].name}.{x}" for x in shared if is_uniform(graph.initializers[x])}
         self.claims |= dict(zip(found, left, strict=False))
@@ -244,8 +245,7 @@ def _with_computed(graph: OnnxGraph) -> OnnxGraph:
 
     PyTorch names such a tensor by its operator: `exp` is the exponential of a temperature.
     """
-    lost = lost_parameters(graph)
-    own = {target for _, target in graph.signature.values()}
+    lost, own = lost_parameters(graph), targets(graph)
     values = {
         x for node in graph.nodes if node.call for x in node.call.passes if x in graph.initializers and x not in own
     }
@@ -387,7 +387,7 @@ def matches(name: str, patterns: Sequence[str]) -> bool:
 def require_known(key: str, patterns: Sequence[str], names: Collection[str]) -> None:
     """Raise ConfigError for a pattern that fits none of the names."""
     for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in names):
+        if not any(matches(name, [pattern]) for name in names):
             rows = known_names(pattern, [*names]) if names else {"allowed": "none: no tensor has several readers"}
             raise ConfigError("no such tensor of the ONNX file", key=key, value=pattern, **rows)
 
@@ -471,7 +471,7 @@ def _with_single_elements(graph: OnnxGraph) -> OnnxGraph:
     first = next(iter(lengths), 0) if len(lengths) == 1 else 0
     rows = first if isinstance(first, int) else 0
     joined = {name for node in graph.nodes if node.operator == "Concat" for name in node.inputs}
-    lost, own = lost_parameters(graph), {target for _, target in graph.signature.values()}
+    lost, own = lost_parameters(graph), targets(graph)
     if graph.signature and not lost:
         return graph
     for name, array in graph.initializers.items():
