@@ -134,7 +134,7 @@ def _without_folder(lines: Sequence[str]) -> tuple[list[str], Path | None]:
 def newest_checkpoint(place: Path, settings: object) -> state.SavedCheckpoint:
     """The newest good checkpoint of a run with these settings of `checkpoint`; its code is compared with the present
     one. Raises DataError when there is none."""
-    prefix = settings.get("prefix", "CKP") if isinstance(settings, dict) else "CKP"
+    prefix = str(settings.get("prefix", "CKP")) if isinstance(settings, dict) else "CKP"
     newest, lines = state.newest(place / rundir.CHECKPOINTS, prefix)
     if newest is None:
         damaged = "\n".join(lines) or None

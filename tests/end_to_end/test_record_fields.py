@@ -98,6 +98,8 @@ def fields(record: Any, before: tuple[str | int, ...] = ()) -> Iterator[tuple[st
 def test_wrong_values_of_every_field(whole, tmp_path, monkeypatch, capfd):
     def check(attack: Attack) -> None:
         place = tmp_path / "above/here"
+        monkeypatch.chdir(tmp_path)
+        shutil.rmtree(place.parent, ignore_errors=True)
         shutil.copytree(whole, place)
         attack.apply(place)
         monkeypatch.chdir(place)
@@ -108,8 +110,6 @@ def test_wrong_values_of_every_field(whole, tmp_path, monkeypatch, capfd):
             assert 0 <= code <= 8, (words, err)
             assert "InternalError" not in err, (words, err)
             assert "\x1b[2J" not in out + err, words
-        assert [path.name for path in (tmp_path / "above").iterdir()] == ["here"]
-        monkeypatch.chdir(tmp_path)
-        shutil.rmtree(tmp_path / "above")
+        assert [path.name for path in place.parent.iterdir()] == ["here"]
 
     check_rows(list(thinned(attacks(whole), 397)), check, name=str)

@@ -108,8 +108,8 @@ def _row(path: Path, number: int, line: bytes) -> dict[str, Any]:
 
 def are_results(loss: object, metrics: object) -> bool:
     """Whether they are the loss of a job and its metrics by name; a job that failed has None."""
-    values = list(metrics.values()) if isinstance(metrics, dict) else [metrics]
-    return fits([loss, *values], [(float, None)])
+    is_group = metrics is None or isinstance(metrics, dict)
+    return is_group and fits([loss, *(metrics or {}).values()], [(float, None)])  # type: ignore[attr-defined]
 
 
 def _is_trial_result(state: str, value: object) -> bool:
