@@ -252,9 +252,9 @@ def _is_repetitive(of: _Evidence, name: str, uses: list[Use]) -> bool:
     zeros and ones alone, from which weights may start.
     """
     array = of.arrays[name]
-    is_apart = all(node.op_type in ("Sub", "Mul", "Div", "MatMul", "Concat") for node, _ in of.moved(name))
-    is_start = is_uniform(array) or bool(np.isin(array, (0.0, 1.0)).all())
-    if not is_apart or is_start or array.ndim < 2 or array.size > MOST_REPEATED:
+    if array.ndim < 2 or array.size > MOST_REPEATED or is_uniform(array) or np.isin(array, (0.0, 1.0)).all():
+        return False
+    if any(node.op_type not in ("Sub", "Mul", "Div", "MatMul", "Concat") for node, _ in of.moved(name)):
         return False
     rows = array.reshape(-1, array.shape[-1])
     repeats = array.size >= 16 and 2 * len(np.unique(array)) <= array.size
@@ -270,8 +270,10 @@ def _is_symmetric(of: _Evidence, name: str, uses: list[Use]) -> bool:
     array = of.arrays[name]
     if array.ndim < 2 or len(set(array.shape[-2:])) > 1 or array.shape[-1] < 3:
         return False
-    off_diagonal = array[..., ~np.eye(array.shape[-1], dtype=bool)]
-    return bool((array == array.swapaxes(-1, -2)).all()) and len(np.unique(off_diagonal)) > 1
+    is_edge_equal = bool((array[..., 0, :] == array[..., :, 0]).all())  # weights end here, however large they are
+    if not is_edge_equal or not (array == array.swapaxes(-1, -2)).all():
+        return False
+    return len(np.unique(array[..., ~np.eye(array.shape[-1], dtype=bool)])) > 1
 
 
 def _is_of_waves(of: _Evidence, name: str, uses: list[Use]) -> bool:

@@ -423,15 +423,15 @@ def _without_repetitions(graph: OnnxGraph) -> OnnxGraph:
     """
     own = targets(graph, PARAMETER) or graph.weights
     floats = {name: array for name, array in graph.initializers.items() if array.dtype.kind == "f" and array.size > 1}
-    vectors = {name: array for name, array in floats.items() if name in own and array.ndim == 1}
-    read = {name for node in graph.nodes for name in node.inputs}
+    parameters, read = targets(graph, PARAMETER), {name for node in graph.nodes for name in node.inputs}
+    vectors = {array.tobytes(): name for name, array in reversed(floats.items()) if name in own and array.ndim == 1}
     for name, array in floats.items():
-        if array.ndim < 2 or name in targets(graph, PARAMETER) or name not in read or is_uniform(array):
+        if array.ndim < 2 or name in parameters or name not in read:
             continue
-        for vector, row in vectors.items():
-            if array.shape[-1:] == row.shape and (array == row).all():
-                graph = _expanded(graph, vector, name)
-                break
+        first = array.reshape(-1, array.shape[-1])[0]
+        vector = vectors.get(first.tobytes())
+        if vector is not None and (array == floats[vector]).all() and not is_uniform(array):
+            graph = _expanded(graph, vector, name)
     return graph
 
 
