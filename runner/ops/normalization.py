@@ -6,6 +6,7 @@ mean far from 0 costs no precision. `collectives.py` normalises with the statist
 
 from collections.abc import Sequence
 from dataclasses import InitVar
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -277,6 +278,7 @@ def cache_blocks(rows: np.ndarray) -> list[slice]:
     return slices(len(rows), max(1, block_length(BLOCK) // rows[0].nbytes))
 
 
+@cache
 def sum_parts(count: int) -> tuple[int, int]:
     """Into how many parts a sum of `count` terms is divided, and their length: equal terms, such as the gradient of a
     mean, round to one side in one long sum.
