@@ -38,7 +38,7 @@ def before_operation(operation: str, path: Path) -> None:
         name = str(path)
         place = name if os.path.isabs(name) else os.path.abspath(name)
         for folder, lock, state in [*_held.values()]:
-            if place.startswith(folder) and not _leads_to(lock, state):
+            if place.startswith(folder) and not leads_to(lock, state):
                 raise OSError(f"{folder} was renamed, removed or replaced while it was in use")
 
 
@@ -46,7 +46,7 @@ def before_operation(operation: str, path: Path) -> None:
 _held: dict[int, tuple[str, str, os.stat_result]] = {}
 
 
-def _leads_to(path: str, state: os.stat_result) -> bool:
+def leads_to(path: str, state: os.stat_result) -> bool:
     """Whether a path is still that of a file."""
     try:
         return os.path.samestat(os.lstat(path), state)

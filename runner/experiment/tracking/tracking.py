@@ -29,7 +29,7 @@ from runner.errors import BusyError, ConfigError, MismatchError, RunnerError, St
 from runner.experiment.sweep.journal import SweepState
 from runner.host.console import LOG
 from runner.host.event_files import MARK, load_library, records
-from runner.host.files import locked, make_directory, names, real_path, write_json
+from runner.host.files import leads_to, locked, make_directory, names, real_path, write_json
 from runner.host.json import flat, read_object, read_optional, without_lists
 from runner.validation.rules import Frozen, Invalid, invalid_value_error
 
@@ -431,8 +431,8 @@ class EventFile:
 
     def _require_file(self) -> None:
         """Raise OSError when the file is no longer there: what is written would be lost without an error."""
-        if not os.path.samestat(self._identity, self._file.stat()):
-            raise FileExistsError(errno.EEXIST, "the event file was replaced", str(self._file))
+        if not leads_to(str(self._file), self._identity):
+            raise FileNotFoundError(errno.ENOENT, "the event file was removed or replaced", str(self._file))
 
 
 # From the config to the thread.

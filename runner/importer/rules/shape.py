@@ -128,10 +128,16 @@ def split(call: NodeCall, x: Value, sizes: np.ndarray | None = None) -> tuple[Va
     length, count = x.shape[axis], call.outputs
     each = -(-length // count)
     lengths = call.numbers("split", sizes) or [min(each, length - k * each) for k in range(count)]
-    if sum(lengths) != length or min(lengths) < 0 or len(lengths) != count:
+    _require_whole(call, axis, length, lengths, count)
+    return _as_tuple(ops.Split(axis, count)(x)) if len(set(lengths)) == 1 else _parts(x, axis, lengths)
+
+
+def _require_whole(call: NodeCall, axis: int, length: int, lengths: list[int], count: int) -> None:
+    if sum(lengths) != length or min(lengths, default=0) < 0 or len(lengths) != count:
         raise call.error("the parts of a split are not the whole", axis=axis, length=length, parts=lengths)
-    if len(set(lengths)) == 1:
-        return _as_tuple(ops.Split(axis, len(lengths))(x))
+
+
+def _parts(x: Value, axis: int, lengths: list[int]) -> tuple[Value, ...]:
     starts = [sum(lengths[:k]) for k in range(len(lengths))]
     return tuple(_part(x, axis, start, n) for start, n in zip(starts, lengths, strict=True))
 
@@ -149,10 +155,8 @@ def split_to_sequence(call: NodeCall, x: Value, sizes: np.ndarray | None = None)
     lengths = [1] * length if sizes is None else [int(n) for n in sizes.reshape(-1)]
     if sizes is not None and sizes.ndim == 0 and lengths[0] > 0:
         lengths = [min(lengths[0], length - start) for start in range(0, length, lengths[0])]
-    if sum(lengths) != length or min(lengths, default=0) < 0:
-        raise call.error("the parts of a split are not the whole", axis=axis, length=length, parts=lengths)
-    starts = [sum(lengths[:k]) for k in range(len(lengths))]
-    parts = tuple(_part(x, axis, start, n) for start, n in zip(starts, lengths, strict=True))
+    _require_whole(call, axis, length, lengths, len(lengths))
+    parts = _parts(x, axis, lengths)
     shape = x.shape[:axis] + x.shape[axis + 1 :]
     return (parts if keeps else tuple(reshaped(part, shape) for part in parts),)
 
