@@ -41,19 +41,8 @@ OF_RUNS = (
     *(HYDRA, LOCK, OWNER, STATUS, CONFIG, MANIFEST, INPUTS, SCRIPT, METRICS, SUMMARY, TRACKING, TENSORBOARD, CONSOLE),
     *(PRINTS, REPORT, CHECKPOINTS, MODEL, CODE, EVAL, DUMP, GRAPHS, PROFILING, EXCEPTION_DUMP, KERNEL_META),
 )
-STARTING = (
-    HYDRA,
-    LOCK,
-    OWNER,
-    STATUS,
-    CONFIG,
-    MANIFEST,
-    INPUTS,
-    SCRIPT,
-    PRINTS,
-    CONSOLE,
-    CODE,
-)  # before the first step
+# What is there before the first step.
+STARTING = (HYDRA, LOCK, OWNER, STATUS, CONFIG, MANIFEST, INPUTS, SCRIPT, PRINTS, CONSOLE, CODE)
 SUBMITIT, SUBMITTED = ".submitit", ".submitit/submission_file_*.sh"  # the latter are links, which nothing writes to
 OF_SWEEPS = (SWEEP, MULTIRUN, BEST, REPORT, HYDRA, LOCK, OWNER, SUBMITIT, "optimization_results.yaml")
 MAX_FILE_BYTES = 16 << 20  # of a file that is read as a whole

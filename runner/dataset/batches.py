@@ -95,10 +95,10 @@ def facts_of(dataset: Dataset) -> dict[str, Any]:
 
     `class_names`, if the dataset has some. `num_classes`: the attribute of this name, or the number of `class_names`,
     or one more than the largest number in a target of class numbers, or the length of the rows of a target that are
-    one-hot or soft labels. Of a sample of the first input: `input_shape`, a
-    tuple; `num_features`, the length of its only axis; `num_channels` and `image_size`, the first and the last of its
-    three axes (C, H, W), the latter if H is W. The same before and after `batch`. Reads the numbers of the target, and
-    transforms nothing. Raises ConfigError for a target with more classes than the dataset states.
+    one-hot or soft labels. Of a sample of the first input: `input_shape`, a tuple; `num_features`, the length of its
+    only axis; `num_channels` and `image_size`, the first and the last of its three axes (C, H, W), the latter if H is
+    W. The same before and after `batch`. Reads the numbers of the target, and transforms nothing. Raises ConfigError
+    for a target with more classes than the dataset states.
 
     >>> from runner.dataset import NumpySlicesDataset
     >>> facts_of(NumpySlicesDataset({"x": [[1.5, 2.5], [3.5, 4.5]], "y": [0, 2]}))

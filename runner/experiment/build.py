@@ -380,7 +380,7 @@ def _from_json(values: Mapping[str, Any]) -> ModelInputs:
     stored = StoredValues(values)
     reader = values.get("preprocessing")
     stored.require(reader is None or isinstance(reader, dict), "preprocessing", "an object, or null")
-    is_foreign = reader is not None and reader.get("reader") not in (*READERS,)
+    is_foreign = reader is not None and reader.get("reader") not in (*READERS,)  # any value, also one without a hash
     names = stored.optional_names(NAMES)
     return ModelInputs(
         facts=_stored_facts(stored) | ({} if names is None else {NAMES: names}),

@@ -55,17 +55,14 @@ def address(value: object) -> str:
     text: str = validate(str, FREE, value)
     scheme, found, rest = text.partition("://")
     if masked(text) != text:
-        what, repair = "the address contains a password and would be written to files", "an address without a password"
-        raise Invalid(
-            what,
-            repair,
-            hint="MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or PGPASSWORD, in the environment",
-        )
+        what, allowed = "the address contains a password and would be written to files", "an address without a password"
+        hint = "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or PGPASSWORD, in the environment"
+        raise Invalid(what, allowed, hint=hint)
     if scheme == "sqlite" and found:
         return _file(rest)
     if not found or scheme.split("+")[0] not in ("http", "https", *DATABASES):
-        hint = f"a file: sqlite:///{FILE}" if scheme in ("file", text) else None
-        raise Invalid("not an address of MLflow", ADDRESSES, hint=hint)
+        file = f"a file: sqlite:///{FILE}" if scheme in ("file", text) else None
+        raise Invalid("not an address of MLflow", ADDRESSES, hint=file)
     try:
         parts = urlsplit(text)
         host = parts.hostname if parts.port != 0 else None
