@@ -182,9 +182,11 @@ def is_run(folder: Path) -> bool:
 
 
 def is_claim(folder: Path) -> bool:
-    """Whether a directory has nothing but what a run writes before its first record: a lock, and empty folders."""
+    """Whether a directory has nothing but what a run or a sweep writes before its first record: a lock, and an empty
+    folder or journal."""
     found = set(_lasting(folder))
-    if not found or not found <= {HYDRA, LOCK, OWNER}:
+    own = {HYDRA, LOCK, OWNER} | ({SWEEP} if LOCK in found and not _has_row(folder / SWEEP) else set())
+    if not found or not found <= own:
         return False
     has_lock = LOCK not in found or os.path.getsize(folder / LOCK) == 0 or "pid" in json.read_optional(folder / LOCK)
     return has_lock and (HYDRA not in found or ((folder / HYDRA).is_dir() and not _lasting(folder / HYDRA)))
@@ -203,7 +205,15 @@ def _lasting(folder: Path) -> list[str]:
 
 def can_be_resumed(folder: Path) -> bool:
     """Whether the run in a folder was recorded before it ended: `runner resume` needs its config, script or journal."""
-    return any((folder / name).exists() for name in (CONFIG, SCRIPT, SWEEP))
+    return any((folder / name).exists() for name in (CONFIG, SCRIPT)) or _has_row(folder / SWEEP)
+
+
+def _has_row(path: Path) -> bool:
+    """Whether a journal has a whole row."""
+    if not path.is_file():
+        return False
+    with files.storage_errors("cannot read a file", path), open(path, "rb") as file:
+        return b"\n" in file.readline(MAX_FILE_BYTES)
 
 
 def sweep_of(folder: Path) -> Path | None:
@@ -286,7 +296,18 @@ def _require_free(folder: Path) -> None:
     """Raise BusyError for a folder with anything but the records of a failed start."""
     found = _lasting(folder)
     if found and not failed_to_start(folder):
-        raise BusyError("the run directory is not empty", path=folder, contains=", ".join(found[:3]))
+        rows = {"path": folder, "contains": ", ".join(found[:3]), "hint": _way_out(folder)}
+        raise BusyError("the run directory is not empty", **rows)
+
+
+def _way_out(folder: Path) -> str:
+    """What to do about a directory that is not empty, by what is in it."""
+    name = shlex.quote(str(folder))
+    if is_run(folder) and is_finished(folder):
+        return f"another directory, or: runner rm {name}"
+    if is_run(folder) or _has_row(folder / SWEEP):
+        return f"to continue: runner resume {name}; to start again: runner rm {name}"
+    return "another directory: files of others are not touched"
 
 
 def failed_to_start(folder: Path) -> bool:
@@ -470,16 +491,26 @@ def claim(directory: OutputDirectory, owner: Owner) -> bool:
     """
     if error := conflict(directory, owner):
         raise error
-    files.make_directory(directory.path)
-    if files.write_exclusively(directory.path / OWNER, files.json_text(owner.record())):
+    path = files.make_directory(directory.path) / OWNER
+    with files.locked_directory(directory.path), files.storage_errors("cannot remove a record", path):
+        if _is_stale(directory):
+            files.remove(path)
+    if files.write_exclusively(path, files.json_text(owner.record())):
         return False
     if error := conflict(directory, owner):  # another run has claimed it in between
         raise error
-    if json.read_optional(directory.path / OWNER).get("run") != owner.record().get(
-        "run"
-    ):  # the run directory was renamed
-        files.write_json(directory.path / OWNER, owner.record())
+    if json.read_optional(path).get("run") != owner.record().get("run"):  # the run directory was renamed
+        files.write_json(path, owner.record())
     return True
+
+
+def _is_stale(directory: OutputDirectory) -> bool:
+    """Whether the run that claimed a directory has ended before it wrote anything there, and cannot be resumed."""
+    record = json.read_optional(directory.path / OWNER)
+    run, name = record.get("run"), record.get("id")
+    if not isinstance(run, str) or not isinstance(name, str) or may_be_alive(record) or _present(directory):
+        return False
+    return not can_be_resumed(Path(run)) or bool(json.read_optional(Path(run) / OWNER).get("id") != name)
 
 
 def release(directory: OutputDirectory, owner: Owner) -> None:
@@ -517,7 +548,8 @@ def conflict(directory: OutputDirectory, owner: Owner | None = None) -> BusyErro
     for _ in range(2):  # files without a record, and then a record: another run has just claimed it
         if os.path.lexists(path / OWNER):
             record = json.read_optional(path / OWNER)
-            return None if owner is not None and owner.has(record) else _refusal(directory, _described(record))
+            is_free = (owner is not None and owner.has(record)) or _is_stale(directory)
+            return None if is_free else _refusal(directory, _described(record))
         if not any(_present(directory)):
             return None
     return _refusal(directory, "not recorded: it has files of a run that wrote no record")

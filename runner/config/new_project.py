@@ -38,6 +38,7 @@ def create(folder: Path, name: str) -> None:
     directory has other files, StorageError when it cannot be written.
     """
     contents = dict(_contents(name))
+    files.remove_leftovers(folder / FILE)
     others = sorted(set(_unfinished(folder, contents)))
     if others:
         hint = "choose a new directory; runner new DIR/NAME creates one inside"

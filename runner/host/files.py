@@ -91,7 +91,7 @@ def write_whole(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
     failure can lose what the operating system had not written yet. Raises StorageError.
     """
     # Not by `hidden`: the name may already have the maximum length.
-    temporary = path.with_name(f".{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
+    temporary = path.with_name(f".{_author()}{os.urandom(4).hex()}{TEMPORARY_SUFFIX}")
     try:
         with storage_errors("cannot write a file", path, "open"):
             with open(temporary, "xb") as file:
@@ -132,12 +132,12 @@ def write_exclusively(path: Path, content: Content, mode: int = 0o666) -> bool:
                     raise
                 write_new(path, content, mode)  # where a kill in between leaves a part
             sync_folder(path.parent)
-            remove_leftovers(path)
             return True
         return False
     finally:
         with suppress(OSError):
             temporary.unlink()
+        remove_leftovers(path)
 
 
 def claim_directory(path: Path) -> Path:
@@ -298,21 +298,30 @@ def is_temporary(name: str) -> bool:
 
 def hidden(path: Path, suffix: str) -> Path:
     """An unused name in the same folder, with the process and machine in it: `.name.0123456789ab.tmp`."""
-    return path.with_name(f".{path.name}.{os.getpid():06x}{_machine():02x}{os.urandom(2).hex()}{suffix}")
+    return path.with_name(f".{path.name}.{_author()}{os.urandom(2).hex()}{suffix}")
 
 
-def _machine() -> int:
-    return zlib.crc32(platform.node().encode()) & 0xFF
+def _author() -> str:
+    return f"{os.getpid():06x}{zlib.crc32(platform.node().encode()) & 0xFF:02x}"
 
 
 def remove_leftovers(path: Path) -> None:
     """Remove what processes that were killed on this machine have left of a file or directory, now that it is there."""
-    with suppress(OSError, RunnerError):  # it is written, and that is what counts
-        for name in names(path.parent):
-            if name.startswith(f".{path.name}.") and is_temporary(name):
-                digits = name[len(path.name) + 2 :].partition(".")[0]
-                if int(digits[6:8], 16) == _machine() and not _exists(int(digits[:6], 16)):
-                    remove(path.with_name(name))
+    _remove_left(path.parent, f".{path.name}.")
+
+
+def remove_parts(folder: Path) -> None:
+    """Remove what processes that were killed on this machine have left in a folder by `write_whole`."""
+    _remove_left(folder, ".")
+
+
+def _remove_left(folder: Path, beginning: str) -> None:
+    with suppress(OSError, RunnerError):  # what counts is written
+        for name in names(folder):
+            digits = name.removeprefix(beginning).partition(".")[0]
+            is_left = name.startswith(beginning) and is_temporary(name) and is_temporary(f"{beginning}{digits}.tmp")
+            if is_left and digits[6:8] == _author()[6:] and not _exists(int(digits[:6], 16)):
+                remove(folder / name)
 
 
 def _exists(process: int) -> bool:

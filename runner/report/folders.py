@@ -104,7 +104,7 @@ def _is_sweep(folder: Path) -> bool:
         rows, _ = journal.read(folder)
         if rows:
             return bool(rows[0]["event"] == "sweep")
-    return (folder / rundir.MULTIRUN).is_file()  # the journal is damaged
+    return (folder / rundir.MULTIRUN).is_file() or rundir.is_claim(folder)  # the journal is damaged, or not begun
 
 
 # What runner writes into each folder of a run or sweep, by name and, where names say little, by content. All else is of

@@ -20,7 +20,7 @@ import numpy as np
 
 from runner.errors import ConfigError, DataError, nearest
 from runner.host import files
-from runner.host.files import make_directory
+from runner.host.files import make_directory, remove_parts
 from runner.observe.dump import layouts
 from runner.observe.dump.cann import DumpFile, LoadedTensor, TensorHeader, read
 from runner.observe.dump.dumper import OVERFLOW_NAME, parse_overflow_record
@@ -73,12 +73,15 @@ class Converter:
     def __init__(self, folder: Path, options: ConversionOptions) -> None:
         self._folder, self._options = folder, options
         self._shortened: dict[Path, dict[str, str]] = {}
+        self._folders: set[Path] = set()
         self.count = 0  # files written
 
     def close(self) -> None:
-        """Write `mapping.csv` for names that were too long."""
+        """Write `mapping.csv` for names that were too long, and remove what a killed conversion has left."""
         for folder, names in self._shortened.items():
             add_long_names(folder, names)
+        for folder in self._folders:
+            remove_parts(folder)
 
     def convert(self, path: Path, name: str, subfolder: Path) -> list[ConversionFailure]:
         """Convert a file, whose full name is `name`, into a subfolder of the output; returns what failed.
@@ -133,6 +136,7 @@ class Converter:
             self._shortened.setdefault(folder, {})[short] = name
             name = short
         write_pieces(folder / name, pieces)
+        self._folders.add(folder)
         self.count += 1
 
 
