@@ -197,6 +197,11 @@ SPINNING = {  # onnxruntime's session options for each value of `Tuning.spins`
     "running": (("force_spinning_stop", "1"),),
     "never": (("intra_op.allow_spinning", "0"),),
 }
+# Optimisations of onnxruntime whose results depend on the processor: this one sums over blocks of 8 or 16 channels
+# where a filter is a constant (those of layers are inputs).
+DEPENDENT_ON_PROCESSOR = ("NchwcTransformer",)
+# Of the address of an input: from another one, vectors begin with other elements, and sums round in other ways.
+ALIGNMENT = 16
 _ONNX_TYPES = {"float": dt.float32, "double": dt.float64, "bool": dt.bool_} | {t.numpy.name: t for t in dt.ALL}
 # y[1,1,1,1] = Conv(x[1,1,2,2], w[1,1,2,2]), as onnx.helper writes it: a GPU without cuDNN fails at its first Conv
 _PROBE = (
@@ -241,7 +246,7 @@ class Session:
         self.end_profile: Callable[[], str] = session.end_profiling  # returns the name of the file
 
     def put(self, array: np.ndarray | np.generic) -> Value:
-        """Move an array to the device. On the CPU it is shared, not copied: it must not change while it is in use."""
+        """Move an array to the device. On the CPU it is shared where it is aligned: it must not change while in use."""
         return self._memory.put(array)
 
     def fetch(self, value: Value) -> np.ndarray:
@@ -315,7 +320,8 @@ class _HostMemory(_Memory):
     """
 
     def put(self, array: np.ndarray | np.generic) -> Value:
-        return np.asarray(array, order="C")
+        array = np.asarray(array, order="C")
+        return array if array.__array_interface__["data"][0] % ALIGNMENT == 0 else array.copy()
 
     def fetch(self, value: Value) -> np.ndarray:
         array: np.ndarray = value
@@ -438,7 +444,9 @@ def _inference_session(model: bytes, device: Device, optimize: bool, profile: Pa
     if device.target == "GPU" and hasattr(ort, "preload_dlls"):
         ort.preload_dlls()  # finds CUDA and cuDNN in pip's folders
     # enable_fallback=0: no second try on the CPU, neither now nor when a run fails
-    return ort.InferenceSession(model, options, providers=providers, enable_fallback=0)
+    return ort.InferenceSession(
+        model, options, providers=providers, enable_fallback=0, disabled_optimizers=[*DEPENDENT_ON_PROCESSOR]
+    )
 
 
 def _level(optimize: bool) -> str:

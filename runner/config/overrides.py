@@ -117,8 +117,10 @@ def sweep_values(override: Override) -> list[str]:
 
 def _range_values(override: Override, value: RangeSweep) -> list[str]:
     step, start, stop = (float(x or 0) for x in (value.step, value.start, value.stop))
-    if not step or not math.isfinite((stop - start) / step) or abs((stop - start) / step) > MAX_JOBS:
-        raise ConfigError("not a usable range", key=override.key_or_group, value=str(override.input_line))
+    steps = (stop - start) / step if step else math.inf
+    if not 0 < steps <= MAX_JOBS:
+        allowed = f"1 to {MAX_JOBS} values, from the first number towards the second"
+        raise ConfigError("not a usable range", key=override.key_or_group, value=override.input_line, allowed=allowed)
     return list(override.sweep_string_iterator())
 
 

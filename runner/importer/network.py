@@ -26,6 +26,7 @@ from runner.importer.node_call import (
     OtherBatch,
     Values,
     register_lines,
+    shape_of,
     value_of,
     values_of,
 )
@@ -281,7 +282,7 @@ class OnnxNetwork(Cell):
             elif not (known and known.keys() & set(call.node.outputs)):
                 call.execute(values)
         if self._seen is not None:
-            self._seen.update({name: tuple(value.shape) for name, value in values.items() if value is not LOST})
+            self._seen.update({name: shape_of(value) for name, value in values.items() if value is not LOST})
         return values
 
     def change_outputs(self, weight: Parameter, before: int, now: int) -> None:

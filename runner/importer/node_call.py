@@ -95,6 +95,11 @@ class OtherBatch:
         return bool(now) and now[0] == self.length and self.shapes.get(name) == now
 
 
+def shape_of(value: Any) -> tuple[Any, ...]:
+    """The shape of a tensor or an array; of a sequence, those of its parts."""
+    return tuple(map(shape_of, value)) if isinstance(value, tuple) else tuple(value.shape)
+
+
 def _changed(before: Shape, now: Shape) -> int | None:
     """The axis that carries the batch: the one whose length is another one."""
     if len(before) != len(now):
@@ -367,7 +372,7 @@ class NodeCall:
         other = self.other_batch
         if other is None or self.node.op_type.startswith(("Reduce", "Global")):
             return
-        sources = [(name, x.shape) for name, x in zip(self.node.inputs, inputs, strict=True) if x is not None]
+        sources = [(name, shape_of(x)) for name, x in zip(self.node.inputs, inputs, strict=True) if x is not None]
         for name, y in zip(self.node.outputs, outputs, strict=False):
             if isinstance(y, Value) and other.is_lost(sources, name, y.shape):
                 rows = {"batch of the file": other.length, "batch": other.rows}

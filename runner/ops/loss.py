@@ -11,7 +11,7 @@ from runner.core.lowering import LAST, PLAIN, Builder, Lowering
 from runner.core.operators import Gradient, Primitive, primitive
 from runner.core.precision import OperandPrecision
 from runner.core.values import Value
-from runner.ops.activation import log_softmax
+from runner.ops.activation import log_softmax, lower_softmax
 from runner.ops.array import ExpandDims, require
 from runner.types import TensorType
 
@@ -67,7 +67,7 @@ class SparseSoftmaxCrossEntropyWithLogits(Primitive):
 
     def _lower_along(self, b: Builder, logits: str, labels: str, axis: int) -> str:
         count, classes = b.type(logits).shape
-        logarithms = b.node("LogSoftmax", (logits,), axis=axis)
+        logarithms = lower_softmax(b, "LogSoftmax", logits, axis, classes)
         if not self.is_grad:
             shape = (count, 1) if axis else (1, count)
             # As in the kernel: onnxruntime would count negative labels from the last class, too.
@@ -116,6 +116,6 @@ class SoftmaxCrossEntropyWithLogits(Primitive):
         return outputs[1] * ExpandDims(-1)(douts[0]), None
 
     def lower(self, b: Builder, logits: str, labels: str) -> tuple[str, str]:
-        logarithms = b.node("LogSoftmax", (logits,), axis=-1)
+        logarithms = lower_softmax(b, "LogSoftmax", logits, -1, b.type(logits).shape[-1])
         total = b.node("ReduceSum", (b.node("Mul", (labels, logarithms)), b.const([-1])), keepdims=0)
         return b.node("Neg", (total,)), b.node("Sub", (b.node("Exp", (logarithms,)), labels))

@@ -339,7 +339,8 @@ def event_of(line: bytes) -> dict[str, Any] | None:
         return None
     if not isinstance(row, dict) or row.get("event") not in ("step", "eval"):
         return None
-    return row if is_count(row.get("global_step")) and (row["event"] == "eval" or is_number(row.get("loss"))) else None
+    has_place = is_count(row.get("global_step")) and (row.get("epoch") is None or is_count(row["epoch"]))
+    return row if has_place and (row["event"] == "eval" or is_number(row.get("loss"))) else None
 
 
 def _value(text: str) -> Any:

@@ -79,6 +79,7 @@ def fake_runtime(monkeypatch, provider, printed, problem=None):
             return real(content, options, providers=providers, **rest)
         device = next(Device(target) for target, backend in BACKENDS.items() if backend.provider == provider)
         assert providers == [(provider, provider_options(device)), "CPUExecutionProvider"]
+        assert rest.pop("disabled_optimizers") == ["NchwcTransformer"]
         assert rest == {"enable_fallback": 0}
         os.write(2, printed.encode())
         if problem is not None:

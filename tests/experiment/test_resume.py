@@ -221,9 +221,11 @@ def test_a_disk_that_fails_at_any_operation_leaves_a_run_that_resumes(tmp_path, 
         with monkeypatch.context() as patch:
             patch.setattr(files, "before_operation", before)
             error = error_of(folder, overrides)
-        if error is None:
-            assert count < number
+        if error is None and count < number:
             break
+        if error is None:  # the end of its claim could not be written, which changes nothing
+            assert (status_of(folder), traces(folder)) == ("ok", expected)
+            continue
         assert error.exit_code == 5, error
         assert os.strerror(reason) in str(error)
         if (folder / "config.json").exists() and status_of(folder) != "ok":

@@ -66,6 +66,15 @@ def test_sequences_give_what_onnxruntime_gives(tmp_path, name, mode):
     assert np.abs(slope).max() > 0
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_sequence_of_another_batch_than_that_of_the_file(tmp_path, mode):
+    made, x = network(tmp_path, *SEQUENCES["parts of given lengths"], **NUMBERS), np.concatenate([X, X + 1])
+    np.testing.assert_array_equal(step_of(made.construct, mode)(x)[0], x[:, :3] + x[:, 3:])
+    rows = network(tmp_path, *SEQUENCES["single rows"], **NUMBERS)
+    with pytest.raises(ConfigError, match="reads samples by number"):
+        step_of(rows.construct, mode)(x)
+
+
 @pytest.mark.parametrize(
     ("nodes", "what"),
     [

@@ -62,6 +62,7 @@ def test_damaged_lines_are_left_out_and_told(tmp_path):
         "",
     ]
     bad.append('{"event":"step","global_step":true,"loss":1.0}')
+    bad.append('{"event":"eval","epoch":[],"global_step":2,"loss":1.0}')
     torn = '{"event":"step","global_st'
     (place / "metrics.jsonl").write_text("\n".join(bad) + "\n" + good + torn, encoding="latin-1")
     run = RunRecord(place)
