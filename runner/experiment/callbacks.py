@@ -14,7 +14,7 @@ import numpy as np
 from runner import rundir
 from runner.config.schema import CheckpointSettings
 from runner.errors import ConfigError, DataError, changed_rows
-from runner.experiment.manifest import RunDescription, check_identity, number
+from runner.experiment.manifest import RunDescription, check_identity, number, warn_of_machine
 from runner.experiment.progress import BYTES, CALLBACKS, ENDED, LOSSES, PRINTS, SHA256, check_progress
 from runner.host.console import LOG
 from runner.host.files import Journal, make_directory
@@ -195,6 +195,7 @@ def restore(
         LOG.warning("%s", line)
     if not force:
         check_identity(found.identity, description.identity)
+    warn_of_machine(folder)
     _load_parameters(description, found, force)
     if description.prints:
         description.prints.rewind(found.progress.get(PRINTS))

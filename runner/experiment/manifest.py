@@ -29,7 +29,8 @@ from runner.config.schema import RunRequest, without_former_defaults
 from runner.dataset.pipeline import Dataset
 from runner.errors import ConfigError, ConfigErrors, changed_rows, some
 from runner.experiment.build import Experiment
-from runner.host.console import as_unicode
+from runner.host import arithmetic
+from runner.host.console import LOG, as_unicode
 from runner.host.files import make_directory, sha256, write_atomically, write_json
 from runner.host.json import fits, flat, read_optional
 from runner.host.machine import cpu_model, packages, usable_cores
@@ -40,6 +41,7 @@ from runner.train.checkpoint.state import sweep_temporaries
 
 # The user's code of a run: copies in its folder, and hashes, which a resumed run and other processes compare.
 
+ARITHMETIC = "arithmetic"  # the key of the class of machines
 HASHES, GIVEN, PLACE = "code_sha256", "code_given", "code_folder"  # keys of what is recorded
 NAMED = 5  # files in an error
 
@@ -139,7 +141,9 @@ class ManifestWriter(Callback):
 
     def write(self) -> None:
         """Write the manifest. Raises StorageError."""
-        write_json(self.path, {**self.manifest(), "cpu": cpu_model(), "git": git_state()})
+        write_json(
+            self.path, {**self.manifest(), "cpu": cpu_model(), ARITHMETIC: arithmetic.record(), "git": git_state()}
+        )
         self.written = True
 
 
@@ -441,6 +445,13 @@ def description_of(request: RunRequest, experiment: Experiment, stopwatch: Stopw
 def relevant_versions(versions: dict[str, str]) -> dict[str, str]:
     """The versions of the packages that the results of a run depend on."""
     return {name: version for name, version in versions.items() if name.startswith(("runner", "numpy", "onnx"))}
+
+
+def warn_of_machine(folder: Path) -> None:
+    """Warn if this machine computes in another way than the one of the run in `folder` did, which nothing prevents."""
+    before = read_optional(folder / rundir.MANIFEST).get(ARITHMETIC)
+    if isinstance(before, dict) and (found := arithmetic.differences(before)):
+        LOG.warning("the last digits may differ from those of a run on one machine: %s", found)
 
 
 def check_identity(was: dict[str, Any], now: dict[str, Any]) -> None:

@@ -22,7 +22,8 @@ import numpy as np
 from runner import rundir
 from runner.config.schema import changed_keys
 from runner.errors import ConfigError, DataError, MismatchError, RunnerError
-from runner.host import files, json
+from runner.experiment.manifest import ARITHMETIC
+from runner.host import arithmetic, files, json
 from runner.host.files import real_path
 from runner.host.process import exit_code
 from runner.report import list as list_runs
@@ -64,8 +65,8 @@ class Golden:
     tolerance: dict[str, dict[str, float]] = field(default_factory=lambda: {**TOLERANCE})
 
     def allows_difference(self, name: str) -> bool:
-        """Whether this name in the key may differ."""
-        return any(fnmatchcase(name, pattern) for pattern in self.may_differ)
+        """Whether this name in the key may differ: what computes always, and what the file allows."""
+        return name.startswith(f"{ARITHMETIC}.") or any(fnmatchcase(name, pattern) for pattern in self.may_differ)
 
     def bound(self, name: str) -> dict[str, float]:
         """The tolerance of a metric, of `losses` or of `tensors`."""
@@ -93,6 +94,7 @@ def from_run(folder: Path) -> Golden:
     excluded = ("version.", "device.threads", "code.")
     key = {name: value for name, value in found.identity.items() if not name.startswith(excluded)}
     key |= {name: run.manifest.get(name) for name in (*_MACHINE, *_COMPUTING)}
+    key |= {name: value for name, value in run.manifest.items() if name.startswith(f"{ARITHMETIC}.")}
     tensors = {name: _tensor(array) for name, array in sorted(found.arrays.items())}
     return Golden(key, run.step, {**run.results, **run.arrays}, _losses(run.metrics), tensors)
 
@@ -191,7 +193,7 @@ def compare(golden: Golden, found: Golden) -> tuple[list[ComparedValue], list[st
 
     If the key differs in values that must be equal, only these are returned: the results are not comparable.
     """
-    names = list(changed_keys(golden.key, found.key))
+    names = [name for name in changed_keys(golden.key, found.key) if not _is_without_effect(name, golden, found)]
     foreign = [
         ComparedValue(f"key.{name}", golden.key.get(name), found.key.get(name), True)
         for name in names
@@ -202,6 +204,15 @@ def compare(golden: Golden, found: Golden) -> tuple[list[ComparedValue], list[st
         return foreign, []
     compare_values = _bit_for_bit if golden.exact and not names else _within_tolerance
     return list(compare_values(golden, found)), names
+
+
+def _is_without_effect(name: str, golden: Golden, found: Golden) -> bool:
+    """Whether a difference of the machines changes no bit: that of processors of one class. Older files have no class,
+    so there another processor may change them."""
+    known = f"{ARITHMETIC}.class"
+    if known not in golden.key:
+        return name.startswith(f"{ARITHMETIC}.")
+    return name == "cpu" and golden.key[known] == found.key.get(known) == arithmetic.V3
 
 
 def _bit_for_bit(golden: Golden, found: Golden) -> Iterator[ComparedValue]:

@@ -19,6 +19,7 @@ from rich.text import Text
 from runner.compile.session import device_problem
 from runner.device import BACKENDS, describe_runtimes
 from runner.errors import DeviceError
+from runner.host import arithmetic
 from runner.host.machine import PACKAGES, cpu_model, memory_bytes, packages, runtimes, usable_cores
 
 _MODULES = {"hydra-core": "hydra"}  # packages whose module has a different name
@@ -80,8 +81,20 @@ def _blas() -> str:
     return " and ".join(described) or "no BLAS recognised by threadpoolctl"
 
 
+def _class() -> tuple[str, str]:
+    """The class of machines with the same numbers, and whether it is the usual one of this processor."""
+    found = arithmetic.record()
+    text = f"{found['class']} ({found['blas']}, {found['libc']})"
+    if found["class"] == arithmetic.V3:
+        return f"{text}: the same bits on every x86-64 processor with AVX2 and FMA", "ok"
+    repair = f"\nrepair: without {arithmetic.CORE_VARIABLE} and {arithmetic.FEATURES_VARIABLE}, and numpy of PyPI"
+    is_x86 = found["class"].startswith("x86-64") and found["class"] != arithmetic.V2
+    return f"{text}: other bits than {arithmetic.V3}{repair * is_x86}", "warning"
+
+
 def _machine() -> Iterator[Finding]:
     yield Finding("machine", "processor", cpu_model())
+    yield Finding("machine", "class", *_class())
     yield Finding("machine", "cores", f"{usable_cores()} usable of {os.cpu_count()}")
     yield Finding("machine", "memory", f"{memory_bytes() / 2**30:.1f} GiB")
 
