@@ -85,6 +85,7 @@ HOOKS = {
     ("runner.core.current", "runner.core.interpreter"): "operators call the interpreter, which applies operators",
     ("runner.core.interpreter", "runner.nn.steps"): "a cell that is called executes itself, in programs of its steps",
     ("runner.core.while_statement", "runner.core.loops"): "the new code of a function with a loop on values calls it",
+    ("runner.host.arithmetic", "runner"): "numpy and its BLAS read their settings once, when they are loaded",
     ("runner.host.seed", "runner.ops.random"): "a new seed restarts the counter of random operators",
 }
 # Modules that name functions of others as text, `module:function`: the module loads when the function is called.
@@ -123,7 +124,7 @@ REFERENCE_HAS_BOTH = (
 FUNCTION_LINES = 40
 # Lines of code in `runner/` (no blanks, comments and docstrings), a ratchet: it falls with the code, and rises only in
 # a commit that says what the new lines are for.
-CODE_LINES, SLACK = 54_500, 400
+CODE_LINES, SLACK = 54_600, 400
 # Bases with exactly one subclass: a class that is cut in two so that it stands in two places.
 SINGLE_SUBCLASSES = 18
 # What is longer, and why it is better so.

@@ -10,7 +10,7 @@ from functools import cache
 from importlib.machinery import PathFinder
 
 X86 = "x86_64"
-V2, V3, V4 = (f"x86-64-v{level}" for level in (2, 3, 4))  # as the System V ABI names them
+V2, V3, V4 = "x86-64-v2", "x86-64-v3", "x86-64-v4"  # as the System V ABI names them
 # Of OpenBLAS: Zen has the kernels of Haswell, and Haswell's are the fastest ones without AVX-512.
 CORE, CORES = "Haswell", ("Haswell", "Zen")
 CORE_VARIABLE, FEATURES_VARIABLE = "OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES"
