@@ -47,7 +47,7 @@ from runner.experiment.run import (
     final_evaluation,
 )
 from runner.experiment.tracking import TrackedRun, tracked
-from runner.host import files, json as stored
+from runner.host import arithmetic, files, json as stored
 from runner.host.console import LOG, Console
 from runner.host.files import Journal, storage_errors, write_json
 from runner.host.json import flat
@@ -424,7 +424,7 @@ def resume(folder: Path, lines: Sequence[str], force: bool) -> NoReturn:
     own = startable(folder, lines, force)
     sys.stdout.flush()
     sys.stderr.flush()
-    environment = {**os.environ, RESUME_VARIABLE: str(folder.absolute()), FORCE_VARIABLE: str(int(force))}
+    environment = {**arithmetic.environment(), RESUME_VARIABLE: str(folder.absolute()), FORCE_VARIABLE: str(int(force))}
     with storage_errors("cannot start the script", Path(own.directory)):
         os.chdir(own.directory)
         os.execve(sys.executable, [sys.executable, *own.words], environment)

@@ -17,6 +17,7 @@ CORE_VARIABLE, FEATURES_VARIABLE = "OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURE
 GROUPS = "X86_V4 AVX512_ICL AVX512_SPR"  # of numpy 2.4, which refuses the names before it, and those refuse these
 FEATURES = "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR"
 GROUPED = (2, 4)
+_CHOSEN: dict[str, str] = {}
 FIRST_BYTES = 4096  # of the system's list of processors: the flags of the first one
 
 
@@ -24,8 +25,14 @@ def choose() -> None:
     """Let numpy compute as every machine of the class, unless it is loaded or the user has chosen otherwise."""
     if "numpy" in sys.modules or not _has_v3():
         return
-    os.environ.setdefault(CORE_VARIABLE, CORE)
-    os.environ.setdefault(FEATURES_VARIABLE, GROUPS if _numpy_version() >= GROUPED else FEATURES)
+    wanted = {CORE_VARIABLE: CORE, FEATURES_VARIABLE: GROUPS if _numpy_version() >= GROUPED else FEATURES}
+    _CHOSEN.update({name: value for name, value in wanted.items() if name not in os.environ})
+    os.environ.update(_CHOSEN)
+
+
+def environment() -> dict[str, str]:
+    """The variables of this process without what was chosen here: a script that loads numpy first did not have it."""
+    return {name: value for name, value in os.environ.items() if _CHOSEN.get(name) != value}
 
 
 def _has_v3() -> bool:

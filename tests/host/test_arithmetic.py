@@ -7,6 +7,7 @@ import subprocess
 import sys
 import sysconfig
 from hashlib import sha256
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from runner import cli
 from runner.host import arithmetic
 from runner.host.arithmetic import CORE_VARIABLE, FEATURES_VARIABLE, V3, V4
 
+CHOSEN = CORE_VARIABLE, FEATURES_VARIABLE
 QEMU = shutil.which("qemu-x86_64")
 ROOT = Path(__file__).parents[2]
 RECORD = "import runner; from runner.host import arithmetic; print(arithmetic.record()['class'])"
@@ -44,6 +46,15 @@ def test_what_is_really_used_is_recorded():
     assert class_of("import numpy; " + RECORD) == V4
     assert class_of(RECORD, **{FEATURES_VARIABLE: ""}) == V4
     assert class_of(RECORD, **{CORE_VARIABLE: "SkylakeX"}) == f"{V3} with another BLAS"
+
+
+@has_v3
+def test_a_script_is_started_again_without_what_the_command_has_chosen():
+    """It may load numpy first, and then had other kernels than it would have now."""
+    code = "import {first}, os, runner.host.arithmetic as a; print({{*os.environ}} - {{*a.environment()}})"
+    assert class_of(code.format(first="json")) in (f"{{{a!r}, {b!r}}}" for a, b in permutations(CHOSEN))
+    assert class_of(code.format(first="json"), **{CORE_VARIABLE: "Haswell"}) == str({FEATURES_VARIABLE})
+    assert class_of(code.format(first="numpy")) == "set()"
 
 
 def test_each_numpy_is_given_the_names_that_it_knows(tmp_path, monkeypatch):
