@@ -109,15 +109,16 @@ def log_softmax(x: np.ndarray, axis: int = -1) -> np.ndarray:
     return result
 
 
-# onnxruntime's Softmax sums in as many lanes as the processor has: with more columns than the 16 of AVX-512 the bits of
-# a row depend on the machine, and below max(x) - 88.4 so does whether a result is 0. Five operators that do not depend
-# on it take 1.3 to 5 times as long; cutting the rows into parts that stay in the cache costs more than it gains.
-KERNEL_COLUMNS = 16
+# onnxruntime's kernels sum in as many lanes as the processor has: with more columns than the 16 of AVX-512 the bits of
+# a row depend on the machine. Below max(x) - 88 so does whether a result of Softmax is 0 or denormal, with any columns.
+# Five operators that do not depend on it take 1.3 to 5 times as long; to cut the rows into parts that stay in the cache
+# costs more than it gains.
+KERNEL_COLUMNS = 16  # of LogSoftmax
 
 
 def lower_softmax(b: Builder, kind: str, x: str, axis: int, length: int) -> str:
     """Softmax or LogSoftmax (`kind`) along the axis at this place of the array, which has this length."""
-    if length <= KERNEL_COLUMNS:
+    if kind == "LogSoftmax" and length <= KERNEL_COLUMNS:
         return b.node(kind, (x,), axis=axis)
     axes = b.const([axis])
     shifted = b.node("Sub", (x, b.node("ReduceMax", (x, axes), keepdims=1)))
