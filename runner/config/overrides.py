@@ -118,9 +118,11 @@ def sweep_values(override: Override) -> list[str]:
 def _range_values(override: Override, value: RangeSweep) -> list[str]:
     step, start, stop = (float(x or 0) for x in (value.step, value.start, value.stop))
     steps = (stop - start) / step if step else math.inf
-    if not 0 < steps <= MAX_JOBS:
-        allowed = f"1 to {MAX_JOBS} values, from the first number towards the second"
-        raise ConfigError("not a usable range", key=override.key_or_group, value=override.input_line, allowed=allowed)
+    rows = {"key": override.key_or_group, "value": override.get_value_string()}
+    if steps <= 0:
+        raise ConfigError("an empty range", **rows, hint="the end of a range is exclusive")
+    if not steps <= MAX_JOBS:
+        raise ConfigError("not a usable range", **rows, allowed=f"1 to {MAX_JOBS} values")
     return list(override.sweep_string_iterator())
 
 

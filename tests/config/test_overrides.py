@@ -5,7 +5,8 @@ import random
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from runner.config.overrides import SIMPLE, parse_line
+from runner.config.overrides import SIMPLE, parse_line, sweep_values
+from runner.errors import ConfigError
 
 RANDOM = random.Random(1)
 KEYS = ("a", "_b", "A1", "a.b", "a_b.c2._d", "optimizer", "hydra/launcher", "a/b/c", "__x__.y")
@@ -72,3 +73,19 @@ def test_random_lines():
     assert len(lines) > 100
     for line in lines:
         assert parse_line(line) == by_grammar(line)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("range(3,1)", "an empty range"),
+        ("range(1,3,-1)", "an empty range"),
+        ("range(1,4,0)", "not a usable range"),
+        ("range(1,1e9)", "not a usable range"),
+    ],
+)
+def test_ranges_without_values_or_with_too_many(text, what):
+    """Of a group, too, where the first value was taken for the option to check."""
+    with pytest.raises(ConfigError, match=what) as caught:
+        sweep_values(parse_line(f"callbacks={text}"))
+    assert (caught.value.rows["key"], caught.value.rows["value"]) == ("callbacks", text)

@@ -43,6 +43,8 @@ ENABLED_BY = (
     (r"/proc|/dev/full|glibc", "Linux with glibc"),
     (r"MNIST|real data|files of data", "the data files, in the folder that the reason names"),
     (r"needs the network", "nothing: it would load files from the net"),
+    (r"qemu-user", "apt install qemu-user"),
+    (r"a processor with", "a machine with the processor that the reason names"),
     (r"git checkout", "the suite in a git checkout"),
     (r"has the provider|has the device|this onnxruntime has", "a machine without this device"),
     (r"all peers are here", "an environment without one of the peers"),

@@ -248,8 +248,6 @@ def _range(name: str, override: Override, value: RangeSweep, log: bool) -> Numbe
     ordered = replace(override, _value=replace(value, shuffle=False))
     texts = overrides.sweep_values(ordered)
     texts = texts if value.step > 0 else texts[::-1]
-    if not texts:
-        raise ConfigError("an empty range", hint="the end of a range is exclusive")
     step, integral = abs(value.step), all(type(one) is int for one in (value.start or 0, value.stop, value.step))
     low = float(texts[0])
     if log and (not integral or step != 1):

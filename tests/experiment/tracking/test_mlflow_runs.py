@@ -225,8 +225,9 @@ print(called, os.environ["MLFLOW_DISABLE_TELEMETRY"])
     assert told.stderr.splitlines() == []
 
 
-def test_the_tables_are_mlflows(database):
+def test_the_tables_are_mlflows(uri, database, tmp_path):
     """What is read above by MLflow, read once without it."""
+    runner.run(words(tmp_path / "run", "mlflow", f"tracking.uri={uri}"))
     with closing(sqlite3.connect(database)) as opened:
         (count,) = opened.execute("SELECT count(*) FROM runs WHERE status = 'FINISHED'").fetchone()
     assert count > 0
