@@ -14,9 +14,10 @@ V2, V3, V4 = "x86-64-v2", "x86-64-v3", "x86-64-v4"  # as the System V ABI names 
 # Of OpenBLAS: Zen has the kernels of Haswell, and Haswell's are the fastest ones without AVX-512.
 CORE, CORES = "Haswell", ("Haswell", "Zen")
 CORE_VARIABLE, FEATURES_VARIABLE = "OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES"
-GROUPS = "X86_V4 AVX512_ICL AVX512_SPR"  # of numpy 2.4, which refuses the names before it, and those refuse these
-FEATURES = "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR"
-GROUPED = (2, 4)
+# What numpy has for AVX-512, by its version. It warns of names that it does not know, and where warnings are errors it
+# cannot be imported; those that the processor lacks it accepts.
+FEATURES = "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL"
+NAMES = {(2, 4): "X86_V4 AVX512_ICL AVX512_SPR", (2, 3): f"{FEATURES} AVX512_SPR", (): FEATURES}  # since
 _CHOSEN: dict[str, str] = {}
 FIRST_BYTES = 4096  # of the system's list of processors: the flags of the first one
 
@@ -25,7 +26,9 @@ def choose() -> None:
     """Let numpy compute as every machine of the class, unless it is loaded or the user has chosen otherwise."""
     if "numpy" in sys.modules or not _has_v3():
         return
-    wanted = {CORE_VARIABLE: CORE, FEATURES_VARIABLE: GROUPS if _numpy_version() >= GROUPED else FEATURES}
+    version = _numpy_version()
+    names = next(names for since, names in NAMES.items() if version >= since)
+    wanted = {CORE_VARIABLE: CORE, FEATURES_VARIABLE: names}
     _CHOSEN.update({name: value for name, value in wanted.items() if name not in os.environ})
     os.environ.update(_CHOSEN)
 
