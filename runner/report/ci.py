@@ -335,10 +335,12 @@ def update(file: Path, run: Path) -> int:
 def check(file: Path, run: Path) -> int:
     """Check a run against the file. Raises MismatchError."""
     golden = read(file)
-    rows, differing = compare(golden, from_run(run))
+    found = from_run(run)
+    rows, differing = compare(golden, found)
     wrong = [row for row in rows if row.differs]
     how = "bit for bit" if golden.exact and not differing else "within tolerance"
-    how += f" ({', '.join(differing)}: not the same)" if differing else ""
+    pairs = (f"{name} {_was_is(golden.key.get(name), found.key.get(name))}" for name in differing)
+    how += f" ({'; '.join(pairs)})" if differing else ""
     if wrong:
         is_foreign = any(row.name.startswith("key.") for row in wrong)
         what = "the run does not belong to this file" if is_foreign else "the results of the run have changed"
@@ -352,7 +354,11 @@ def check(file: Path, run: Path) -> int:
 
 def _describe(row: ComparedValue) -> str:
     allowed = f", allowed {row.allowed}" if row.allowed else ""
-    return f"was {format_value(row.was)}, is {format_value(row.now)}{allowed}"
+    return _was_is(row.was, row.now) + allowed
+
+
+def _was_is(was: Any, now: Any) -> str:
+    return f"was {format_value(was)}, is {format_value(now)}"
 
 
 # `--junit FILE`: the outcome of a run or a sweep as a JUnit file, one test case per job.

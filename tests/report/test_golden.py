@@ -113,7 +113,9 @@ def test_another_machine_is_held_to_the_tolerance(golden, runs, capsys):
 
     edit(golden, other)
     assert main(["--check", str(golden), str(runs["a"])]) == 0
-    assert "within tolerance (threads, packages.numpy: not the same)" in capsys.readouterr().out
+    here = json.loads((runs["a"] / "manifest.json").read_text())
+    line = f"(threads was 999, is {here['threads']}; packages.numpy was 0, is {np.__version__})"
+    assert f"unchanged, within tolerance {line}:" in capsys.readouterr().out
     edit(golden, lambda values: values["losses"]["at"].update({"3": values["losses"]["at"]["3"] * 1.01}))
     assert "loss at step 3" in refused(golden, runs["a"])
 
