@@ -305,6 +305,8 @@ def _way_out(folder: Path) -> str:
     name = shlex.quote(str(folder))
     if is_run(folder) and is_finished(folder):
         return f"another directory, or: runner rm {name}"
+    if may_be_alive(json.read_optional(folder / LOCK)):
+        return "another directory: a process is using this one"
     if is_run(folder) or _has_row(folder / SWEEP):
         return f"to continue: runner resume {name}; to start again: runner rm {name}"
     return "another directory: files of others are not touched"

@@ -14,6 +14,7 @@ from soak import thinned
 from runner import cli, rundir
 from runner.errors import BusyError
 from runner.host import files
+from runner.host.process import own_identity
 
 TINY = ("dataset=synthetic", "dataset.num_samples=32", "max_steps=1", "callbacks=quiet", "eval.every=end")
 TRAIN = (*TINY, "hydra.run.dir=r")
@@ -24,6 +25,7 @@ DIES = """\
 import os, sys
 from runner import cli
 from runner.host import files
+from runner.host.process import own_identity
 left = int(sys.argv[1])
 def before(operation, path):
     global left
@@ -89,6 +91,16 @@ def test_what_a_start_does_not_replace(place):
     (place / "alive" / ".hydra").mkdir(parents=True)
     with files.locked(place / "alive" / ".lock"), pytest.raises(BusyError, match="another process is using"):
         rundir.claim_run(place / "alive", given=True)
+
+
+def test_no_resume_is_promised_while_a_process_has_the_directory(place):
+    (place / "r").mkdir()
+    for name in ("status.json", ".lock"):
+        (place / "r" / name).write_text(json.dumps({"status": "running", "started": "", **own_identity()}))
+    (place / "r/config.json").write_text("{}")
+    with pytest.raises(BusyError, match="the run directory is not empty") as caught:
+        rundir.claim_run(place / "r", given=True)
+    assert caught.value.rows["hint"] == "another directory: a process is using this one"
 
 
 COMMANDS = {
