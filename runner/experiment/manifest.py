@@ -39,9 +39,10 @@ from runner.ops.effects import PrintFile
 from runner.train.callback import Callback, CallbackParameters, RunContext
 from runner.train.checkpoint.state import sweep_temporaries
 
+ARITHMETIC = "arithmetic"  # the key of the class of machines
+
 # The user's code of a run: copies in its folder, and hashes, which a resumed run and other processes compare.
 
-ARITHMETIC = "arithmetic"  # the key of the class of machines
 HASHES, GIVEN, PLACE = "code_sha256", "code_given", "code_folder"  # keys of what is recorded
 NAMED = 5  # files in an error
 

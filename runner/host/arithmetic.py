@@ -8,6 +8,7 @@ import os
 import sys
 from functools import cache
 from importlib.machinery import PathFinder
+from typing import Any
 
 X86 = "x86_64"
 V2, V3, V4 = "x86-64-v2", "x86-64-v3", "x86-64-v4"  # as the System V ABI names them
@@ -64,7 +65,8 @@ def _numpy_version() -> tuple[int, ...]:
 @cache
 def record() -> dict[str, str]:
     """The class of this process, as its numpy was loaded; the BLAS with its kernels; the C library."""
-    return {"class": _class(), "blas": " and ".join(map(_described, _blas())) or "unknown", "libc": _libc()}
+    pools = blas()
+    return {"class": _class(pools), "blas": " and ".join(map(_described, pools)) or "unknown", "libc": _libc()}
 
 
 def differences(before: dict[str, str]) -> str:
@@ -73,7 +75,7 @@ def differences(before: dict[str, str]) -> str:
     return ", ".join(f"{name} {was} there and {now} here" for name, was, now in pairs if was not in (None, now))
 
 
-def _class() -> str:
+def _class(pools: list[dict[str, Any]]) -> str:
     machine = os.uname().machine
     if machine != X86:
         return machine
@@ -81,7 +83,7 @@ def _class() -> str:
     if not (features.get("AVX2") and features.get("FMA3")):
         return V2
     is_wide = any(features.get(name) for name in dispatched if "512" in name or name == "X86_V4")
-    kernels = [pool.get("architecture") for pool in _blas()]
+    kernels = [pool.get("architecture") for pool in pools]
     has_kernels = bool(kernels) and all(kernel in CORES for kernel in kernels)
     return V4 if is_wide else V3 if has_kernels else f"{V3} with another BLAS"
 
@@ -95,14 +97,15 @@ def _features() -> tuple[dict[str, bool], list[str]]:
     return known.__cpu_features__, known.__cpu_dispatch__
 
 
-def _blas() -> list[dict[str, str]]:
+def blas() -> list[dict[str, Any]]:
+    """The libraries of numpy's matrix products, as threadpoolctl describes them."""
     import numpy  # noqa: F401  loads the BLAS
     from threadpoolctl import threadpool_info
 
     return [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
 
 
-def _described(pool: dict[str, str]) -> str:
+def _described(pool: dict[str, Any]) -> str:
     return f"{pool['internal_api']} {pool['version']} {pool.get('architecture') or ''}".strip()
 
 

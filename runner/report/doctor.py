@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-import numpy  # noqa: F401, loads the BLAS that threadpoolctl inspects
-import threadpoolctl
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -76,8 +74,9 @@ def _packages() -> Iterator[Finding]:
 
 
 def _blas() -> str:
-    pools = [pool for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
-    described = (f"{pool['internal_api']} {pool['version']} with {pool['num_threads']} threads" for pool in pools)
+    described = (
+        f"{pool['internal_api']} {pool['version']} with {pool['num_threads']} threads" for pool in arithmetic.blas()
+    )
     return " and ".join(described) or "no BLAS recognised by threadpoolctl"
 
 

@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -16,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from deaths import kill_before
 from soak import thinned
 
 from runner import cli, commands
@@ -93,23 +93,14 @@ def done(here: Path, *words: str, killed_before: int = 0) -> int:
     """The number of operations of a command in a process of its own; -1 if it was killed, before one of this number."""
     process = os.fork()
     if not process:
-        count = 0
-
-        def before(operation: str, path: Path) -> None:
-            nonlocal count
-            count += 1
-            if count == killed_before:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        code = 99
-        files.before_operation = before
+        code, operations = 99, kill_before(killed_before)
         os.chdir(here)
         with open("../output.txt", "w", buffering=1) as output:
             sys.stdout = sys.stderr = output
             try:
                 code = cli.main([word.format(here=here) if "{here}" in word else word for word in words])
             finally:
-                Path("../count.txt").write_text(f"{code} {count}")
+                Path("../count.txt").write_text(f"{code} {len(operations)}")
                 os._exit(0)
     _, status = os.waitpid(process, 0)
     if os.WIFSIGNALED(status):

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -12,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from deaths import kill_before
 from patience import SlowDisk, wait_until
 from soak import thinned
 
@@ -179,19 +179,11 @@ def killed_at(number: int, name: str, words: list[str], marker: Path) -> bool:
     """Run in another process, which is killed at the n-th operation on files; whether it was."""
     process = os.fork()
     if not process:
-        count = 0
-
-        def before(operation: str, path: Path) -> None:
-            nonlocal count
-            count += 1
-            if count >= number:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        files.before_operation = before
+        operations = kill_before(number)
         try:
             run(name, *words)
         finally:
-            marker.write_text(str(count))
+            marker.write_text(str(len(operations)))
             os._exit(0)
     _, status = os.waitpid(process, 0)
     return os.WIFSIGNALED(status)

@@ -2,36 +2,27 @@
 
 import json
 import os
-import shutil
-import subprocess
 import sys
-import sysconfig
 from hashlib import sha256
 from itertools import permutations
 from pathlib import Path
 
 import pytest
+from other_processors import CHOSEN, needs_emulator, python
 from soak import SOAK, thinned
 
 from runner import cli
 from runner.host import arithmetic
 from runner.host.arithmetic import CORE_VARIABLE, FEATURES_VARIABLE, V3, V4
 
-CHOSEN = CORE_VARIABLE, FEATURES_VARIABLE
-QEMU = shutil.which("qemu-x86_64")
-ROOT = Path(__file__).parents[2]
 RECORD = "import runner; from runner.host import arithmetic; print(arithmetic.record()['class'])"
 FLAGS = Path("/proc/cpuinfo").read_text().split() if Path("/proc/cpuinfo").exists() else []
 has_v3 = pytest.mark.skipif("avx2" not in FLAGS or "fma" not in FLAGS, reason="a processor with AVX2 and FMA")
 
 
 def class_of(code: str, **variables: str) -> str:
-    """What a new process prints, without the variables of this one, and with warnings as errors, of imports too."""
-    environment = {name: value for name, value in os.environ.items() if name not in (CORE_VARIABLE, FEATURES_VARIABLE)}
-    command = [sys.executable, "-W", "error", "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment | variables, cwd=ROOT)
-    assert done.stderr == ""
-    return done.stdout.strip()
+    """What a new process prints, with warnings as errors, of imports too."""
+    return python("-W", "error", "-c", code, **variables).strip()
 
 
 @has_v3
@@ -124,7 +115,7 @@ RUNS = {
 
 
 @has_v3
-@pytest.mark.skipif(QEMU is None, reason="qemu-user is not installed, which emulates other processors")
+@needs_emulator
 @pytest.mark.parametrize("name", [*thinned(RUNS, every=9)])
 def test_whole_runs_on_other_processors(tmp_path, name):
     """With default settings, whatever processor this machine has."""
@@ -133,11 +124,8 @@ def test_whole_runs_on_other_processors(tmp_path, name):
     found = {}
     for processor in (None, "Haswell", *(("EPYC-v2",) if SOAK else ())):
         folder = tmp_path / str(processor)
-        emulator = [str(QEMU), "-cpu", processor] if processor else []
-        python = (os.path.realpath(sys.executable), "-Werror::ImportWarning")  # what numpy says of unknown names
-        command = [*emulator, *python, "-m", "runner", *words, f"hydra.run.dir={folder}"]
-        paths = os.pathsep.join((str(ROOT), sysconfig.get_path("purelib")))
-        subprocess.run(command, capture_output=True, check=True, env={**os.environ, "PYTHONPATH": paths}, cwd=tmp_path)
+        warnings = "-Werror::ImportWarning"  # what numpy says of unknown names
+        python(warnings, "-m", "runner", *words, f"hydra.run.dir={folder}", processor=processor, cwd=tmp_path)
         (tensors,) = folder.glob("checkpoints/*/state.safetensors")
         found[processor] = [sha256(path.read_bytes()).hexdigest() for path in (folder / "metrics.jsonl", tensors)]
     assert len({tuple(digests) for digests in found.values()}) == 1, found

@@ -1,11 +1,6 @@
 """The same bits of every operator, in numpy and in each lowering: on other processors, and at other addresses."""
 
 import json
-import os
-import shutil
-import subprocess
-import sys
-import sysconfig
 from pathlib import Path
 
 import bits
@@ -14,6 +9,7 @@ import pytest
 from bits import ROWS, digest
 from contract import Arrays, run_lowering
 from onnx import TensorProto, helper, numpy_helper
+from other_processors import needs_emulator, python
 from soak import SOAK, thinned
 from tables import check_rows
 
@@ -22,19 +18,13 @@ from runner.compile.session import ALIGNMENT, Session
 from runner.device import Device
 from runner.types import TensorType
 
-QEMU = shutil.which("qemu-x86_64")
-ROOT = Path(__file__).parents[2]
 # In CI each 61st row, of all kinds of operators in turn; in `make soak` all.
 STEP = 1 if SOAK else 61
 
 
-def digests(operands: Path, *emulator: str) -> dict[str, str]:
+def digests(operands: Path, processor: str | None = None) -> dict[str, str]:
     """The results of the rows on this processor, or on an emulated one."""
-    paths = (str(ROOT), str(ROOT / "tests/support"), sysconfig.get_path("purelib"))
-    command = [*emulator, os.path.realpath(sys.executable), bits.__file__, str(operands), "0", str(STEP)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    found: dict[str, str] = json.loads(done.stdout)
+    found: dict[str, str] = json.loads(python(bits.__file__, str(operands), str(STEP), processor=processor))
     return found
 
 
@@ -50,11 +40,11 @@ def here(operands) -> dict[str, str]:
     return digests(operands)
 
 
-@pytest.mark.skipif(QEMU is None, reason="qemu-user is not installed, which emulates other processors")
+@needs_emulator
 @pytest.mark.parametrize("processor", [*thinned(("Haswell", "EPYC-v2"), every=2)])
 def test_on_another_processor(processor, operands, here):
     """With AVX2 and without AVX-512, whatever this machine has."""
-    there = digests(operands, str(QEMU), "-cpu", processor)
+    there = digests(operands, processor)
     assert len(there) > len(ROWS) // STEP
     assert {name: there[name] for name in here if there[name] != here[name]} == {}
 

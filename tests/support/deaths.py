@@ -1,7 +1,9 @@
-"""A process that dies at a file operation, played inside of the process of the test; and what a run leaves."""
+"""A process that dies at a file operation, played inside of the process of the test or killed; what a run leaves."""
 
 import hashlib
 import json
+import os
+import signal
 from pathlib import Path
 
 from runner.host import files
@@ -31,6 +33,19 @@ def die_at(monkeypatch, number: int, only: str = ""):
 
     monkeypatch.setattr(files, "before_operation", before)
     monkeypatch.setattr(Path, "unlink", unlinked)
+
+
+def kill_before(number: int) -> list[str]:
+    """Kill this process, a fork of the test, before its operation of this number (from 1); returns those so far."""
+    operations: list[str] = []
+
+    def before(operation: str, path: Path) -> None:
+        operations.append(operation)
+        if len(operations) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    files.before_operation = before
+    return operations
 
 
 def traces(folder: Path) -> dict[str, object]:
