@@ -15,6 +15,7 @@ from runner import commands
 from runner.commands import COMMANDS
 from runner.config.command_line import CommandLine, Parser, run
 from runner.errors import ConfigError, RunnerError, StorageError, known_names, unexpected
+from runner.host import arithmetic
 from runner.host.console import LOG, Console, open_standard_descriptors, visible
 from runner.host.machine import version_line
 from runner.host.process import exit_code, killed_by_signals, launched, stop_text
@@ -23,6 +24,8 @@ from runner.host.process import exit_code, killed_by_signals, launched, stop_tex
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code; errors are one short block on stderr."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        arithmetic.is_command(words)
     open_standard_descriptors()
     with Console() as console:
         try:

@@ -212,6 +212,7 @@ class RunConfig(Frozen):
     dataset_sink_mode: bool = True  # graph mode: execute many steps in one call to the device
     sink_size: int = key(-1, low=1, high=MAX_COUNT, also=(-1,))  # steps per sink and epoch; -1: the whole dataset
     seed: int = key(1, low=0, high=MAX_SEED)  # seed of all random numbers
+    exact: bool = True  # the same bits on every x86-64 processor with AVX2; false: numpy's fastest kernels for this one
     reserve_class_name_in_scope: bool = True  # include class names in the full names of operators
     print_file_path: str | None = key(None, path=True, writes=as_path)  # output of Print; null: the screen
     save_graphs: bool = False  # save the graph after every compilation stage
@@ -235,7 +236,7 @@ class RunRequest(Frozen):
 
     With `resume` it continues from the newest checkpoint in the folder, with `force` despite changes that affect its
     results. `directories` are those outside of the folder that it has claimed, by the path in the config. `cores` are
-    those of each rank of the run that it continues, () for a new one.
+    those of each of several ranks.
     """
 
     config: RunConfig

@@ -19,7 +19,8 @@ from runner.communication.settings import (
 )
 from runner.communication.world import process_number, world
 from runner.core.current import Current
-from runner.core.graph import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
+from runner.core.dependence import NOTE_LOWERINGS
+from runner.core.graph import NO_VALUES, GraphObserver, GraphObservers, ValueObserver
 from runner.core.precision import DEFAULT, Policy, policy
 from runner.device import MAX_ID, Device, idle_card
 from runner.errors import ConfigError, nearest
@@ -224,11 +225,11 @@ def graph_observer() -> GraphObserver:
     Raises as `set_context`, and BusyError when the folder belongs to another run.
     """
     if not _SETTINGS.get()["save_graphs"] or world().rank:
-        return NO_GRAPHS
+        return NOTE_LOWERINGS
     path = os.path.abspath(_SETTINGS.get()["save_graphs_path"])
     if path not in _observers:
         _claim(OutputDirectory(Path(path), "save_graphs_path", GRAPH_FILES))
-        _observers[path] = graph.GraphFolder(Path(path))
+        _observers[path] = GraphObservers(graph.GraphFolder(Path(path)), NOTE_LOWERINGS)
     return _observers[path]
 
 

@@ -21,6 +21,7 @@ from runner.experiment import launch, observers, script
 from runner.experiment.manifest import hashes, naming_code_of
 from runner.experiment.ranks.processes import OneProcess
 from runner.experiment.resume import folder_and_overrides
+from runner.host import arithmetic
 from runner.host.console import LOG
 from runner.host.json import read_optional
 from runner.host.process import only_run, stopped_by_signals
@@ -51,6 +52,7 @@ def evaluate(folder: str | Path, lines: Sequence[str] = (), given_code: Sequence
     lines, given = _without_folder(lines)
     with naming_code_of(Path(folder), read_optional(Path(folder) / rundir.MANIFEST), "eval"):
         request = _request(Path(folder), lines, default_folder() if given is None else given)
+    arithmetic.require(request.config.exact)
     observers.check(request.config, request.folder)
     with stopped_by_signals():
         request = replace(request, folder=rundir.claim_run(request.folder, given is not None))

@@ -22,8 +22,8 @@ from runner.errors import RunnerError, unexpected
 from runner.experiment import observers, run as experiment, tracking
 from runner.experiment.manifest import ConfiguredRun
 from runner.experiment.ranks.processes import on_all_ranks, processes_of, report_on_first_rank
-from runner.host import files
-from runner.host.console import Console, visible
+from runner.host import arithmetic, files
+from runner.host.console import LOG, Console, visible
 from runner.host.lazy import gc_paused
 from runner.host.process import only_run, stopped_by_signals
 
@@ -45,6 +45,7 @@ def run_call(call: CommandLine) -> dict[str, Any]:
     with stopped_by_signals():
         with gc_paused(), report_on_first_rank(call.overrides):
             composition = on_all_ranks(lambda: compose(call))
+            arithmetic.require(composition.config.exact)
         named = {"hydra.run.dir": composition.folder_text}
         with processes_of(composition.config, composition.folder, named) as ranks:
             folder = Path(ranks.first(lambda: str(_claim_new(composition))))
@@ -78,6 +79,8 @@ def execute_recorded(request: RunRequest) -> dict[str, Any]:
 
 def execute(request: RunRequest) -> dict[str, Any]:
     """Run the experiment; an unexpected exception becomes an InternalError."""
+    if remark := arithmetic.remark(request.config.exact):
+        LOG.warning("%s", remark)
     try:
         run: Run = experiment.run if request.config.session.graph_run_mode else experiment.run_evaluation
         if tracking_is_requested(request.config.tracking):

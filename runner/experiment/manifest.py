@@ -26,6 +26,8 @@ from runner.communication.world import world
 from runner.config.code import CODE_VARIABLE, FLAG, content, loaded_files, loaded_sources
 from runner.config.groups.services import DataParallel
 from runner.config.schema import RunRequest, without_former_defaults
+from runner.core.dependence import NOTES, OWN
+from runner.core.parts import most_parts
 from runner.dataset.pipeline import Dataset
 from runner.errors import ConfigError, ConfigErrors, changed_rows, some
 from runner.experiment.build import Experiment
@@ -43,14 +45,9 @@ ARITHMETIC = "arithmetic"  # the key of the class of machines
 
 # The user's code of a run: copies in its folder, and hashes, which a resumed run and other processes compare.
 
+RANKS = "parallel.ranks"  # of several processes, in the identity of a run
 HASHES, GIVEN, PLACE = "code_sha256", "code_given", "code_folder"  # keys of what is recorded
 NAMED = 5  # files in an error
-
-
-def cores_of(folder: Path) -> tuple[int, ...]:
-    """The cores of each rank of the run in `folder`, of its manifest; () when that has none."""
-    found = read_optional(folder / rundir.MANIFEST).get("cores")
-    return tuple(found) if fits(found, [int]) and min(found, default=0) > 0 else ()
 
 
 def hashes(files: Mapping[str, Path]) -> dict[str, str]:
@@ -127,14 +124,18 @@ def refuse_change(what: str, was: Mapping[str, str], now: Mapping[str, str]) -> 
 
 
 class ManifestWriter(Callback):
-    """Writes the manifest after the first step, when the execution provider is known."""
+    """Writes the manifest after the first step, when the execution provider is known, and after one with an operator
+    that depends on the C library and was not there before: of those it says so in one line."""
 
     def __init__(self, path: Path, manifest: Callable[[], dict[str, Any]]) -> None:
         self.path, self.manifest = path, manifest
         self.written = False
+        known = read_optional(path).get(ARITHMETIC)  # of a process that this one continues
+        found = known.get(arithmetic.DEPENDS) if isinstance(known, dict) else None
+        self.depends = set(found) if fits(found, [str]) else set[str]()
 
     def step_end(self, run_context: RunContext) -> None:
-        if not self.written:
+        if not (self.written and NOTES.names <= self.depends):
             self.write()
 
     def sink_left(self, run_context: RunContext) -> None:
@@ -142,10 +143,26 @@ class ManifestWriter(Callback):
 
     def write(self) -> None:
         """Write the manifest. Raises StorageError."""
-        write_json(
-            self.path, {**self.manifest(), "cpu": cpu_model(), ARITHMETIC: arithmetic.record(), "git": git_state()}
-        )
+        new = sorted(NOTES.names - self.depends)
+        self.depends |= NOTES.names
+        computing = {**arithmetic.record(), arithmetic.DEPENDS: sorted(self.depends)}
+        write_json(self.path, {**self.manifest(), "cpu": cpu_model(), ARITHMETIC: computing, "git": git_state()})
         self.written = True
+        if new:
+            library = computing[arithmetic.LIBC]
+            LOG.warning("the last bits of this run are those of the C library %s: %s", library, described(new))
+
+    def complete(self) -> None:
+        """Write the manifest again if what followed the last step needs it. Raises StorageError."""
+        if self.written and not NOTES.names <= self.depends:
+            self.write()
+
+
+def described(noted: list[str]) -> str:
+    """Why numbers depend on the C library, for the names of `NOTES`."""
+    known = ", ".join(name for name in noted if not name.startswith(OWN))
+    own = [f"{name}: its kernel may depend on anything" for name in noted if name.startswith(OWN)]
+    return "; ".join([f"{known} {'depend' if ', ' in known else 'depends'} on it"] * bool(known) + own)
 
 
 def config_hash(config: dict[str, Any]) -> str:
@@ -170,7 +187,16 @@ def _git(*arguments: str) -> str | None:
 # Keys that do not change what a step computes: length, output and data location (data are identified by their sha256).
 WITHOUT_EFFECT = (
     *("epochs", "max_steps", "callbacks", "checkpoint", "expect", "eval", "metrics", "sweep", "runner"),
-    *("device.allow_fallback", "print_file_path", "save_graphs", "save_graphs_path", "dump", "profiling", "tracking"),
+    *(
+        "device.allow_fallback",
+        "device.threads",
+        "print_file_path",
+        "save_graphs",
+        "save_graphs_path",
+        "dump",
+        "profiling",
+        "tracking",
+    ),
     *(f"session.{name}" for name in ("enable_exception_dump", "initialize_system", "auto_tune_seconds")),
     *(f"session.{name}" for name in ("profiling_mode", "profiling_options", "fp_point", "bp_point", "op_trace")),
     *("parallel.timeout_seconds", "parallel.heartbeat_minutes"),
@@ -180,6 +206,7 @@ WITHOUT_EFFECT = (
 
 # Keys that checkpoints of older versions do not have, with the values that those runs had.
 ADDED: dict[str, Any] = {
+    "exact": True,
     "device.tf32": False,
     "parallel.sync_batch_norm": False,
     **dict.fromkeys(("dataset.inputs", "dataset.target", "loss.class_weights")),
@@ -369,7 +396,7 @@ class RunDescription:
     @cached_property
     def identity(self) -> dict[str, Any]:
         """The values that a resumed run must share with this one, by dotted name."""
-        ranks = {"parallel.ranks": self.subject.ranks} if self.subject.ranks > 1 else {}
+        ranks = {RANKS: self.subject.ranks} if self.subject.ranks > 1 else {}
         code = {f"code.{name}": digest for name, digest in self.code.items()}
         network = {f"network.files.{name}": digest for name, digest in self.network.items()}
         common = flat({"data": self.data, "version": relevant_versions(self.packages)})
@@ -455,8 +482,18 @@ def warn_of_machine(folder: Path) -> None:
         LOG.warning("the last digits may differ from those of a run on one machine: %s", found)
 
 
+def _same_on_ranks(was: dict[str, Any], now: dict[str, Any]) -> bool:
+    """Whether a step has the same bits on the ranks of both: they share the parts of a batch evenly."""
+    batch = now.get("dataset.batch_size")
+    if now.get("mode") != "graph" or not now.get("parallel.gradients_mean") or not isinstance(batch, int):
+        return False
+    return all(most_parts(batch) % one.get(RANKS, 1) == 0 for one in (was, now))
+
+
 def check_identity(was: dict[str, Any], now: dict[str, Any]) -> None:
     """Raise ConfigError with a row for every value that differs between a run and its continuation."""
+    if _same_on_ranks(was, now):
+        was, now = ({name: value for name, value in one.items() if name != RANKS} for one in (was, now))
     if rows := changed_rows(without_former_defaults(was), without_former_defaults(now)):
         hint = "--force resumes anyway"
         if any(name.startswith("code.") for name in rows):

@@ -19,6 +19,7 @@ from runner import compile as compiler, context, rundir
 from runner.communication.world import process_number
 from runner.config.groups import services
 from runner.config.schema import RunConfig, RunRequest
+from runner.core.dependence import NOTE_LOWERINGS
 from runner.core.graph import Graph, GraphObserver, GraphObservers
 from runner.device import Device
 from runner.errors import BusyError, ConfigError, StorageError
@@ -271,9 +272,10 @@ def graph_observer(request: RunRequest) -> GraphObserver:
         path = place(request.directories, folder.absolute() / config.save_graphs_path)
         observer = observe_files.GraphFolder(path, folder, replaces=request.resume)
     if not config.session.op_debug_level:
-        return observer
+        return GraphObservers(observer, NOTE_LOWERINGS)
     level = config.session.op_debug_level
-    return GraphObservers(observer, compiler.KernelMeta(folder / rundir.KERNEL_META, level, replaces=request.resume))
+    meta = compiler.KernelMeta(folder / rundir.KERNEL_META, level, replaces=request.resume)
+    return GraphObservers(observer, meta, NOTE_LOWERINGS)
 
 
 # The print file of a run. Its name is recorded, so a resumed run continues it: it may have a suffix.

@@ -25,6 +25,7 @@ from runner.config.check import check
 from runner.config.code import imported_files
 from runner.config.groups.services import tracking_is_requested
 from runner.config.schema import CheckpointSettings, RunConfig
+from runner.core.dependence import NOTES
 from runner.dataset.pipeline import Dataset
 from runner.errors import BusyError, ConfigError, DataError, StorageError, changed_rows, known_names
 from runner.experiment.build import Experiment
@@ -35,7 +36,6 @@ from runner.experiment.manifest import (
     Stopwatch,
     Subject,
     config_hash,
-    cores_of,
     write_copies,
 )
 from runner.experiment.observers import StepGraphWriter
@@ -51,7 +51,6 @@ from runner.host import arithmetic, files, json as stored
 from runner.host.console import LOG, Console
 from runner.host.files import Journal, storage_errors, write_json
 from runner.host.json import flat
-from runner.host.machine import as_on_cores
 from runner.host.process import Interruption, exit_codes, launched, only_run, stopped_by_signals
 from runner.host.seed import get_seed
 from runner.train.callback import Callback, CallbackList, CallbackParameters
@@ -239,6 +238,7 @@ class RecordedRun:
         self.resumed, self._force = resumed, force
         self._stopwatch, self._values = Stopwatch(), dict[str, float]()
         self._description: RunDescription | None = None
+        self._manifest: ManifestWriter | None = None
         self._cb_params = CallbackParameters(cur_epoch_num=0, cur_step_num=0, net_outputs=np.float32(np.nan))
 
     def train(
@@ -300,8 +300,8 @@ class RecordedRun:
         trained.experiment.test_data = dataset
         trained.metrics = model.metrics
         self._evaluate(replace(trained.experiment, model=model))
-        if trained.add_data("test", dataset):
-            self._manifest(trained).write()
+        if trained.add_data("test", dataset) and self._manifest is not None:
+            self._manifest.write()
         return dict(self._values)
 
     def conclude(self) -> dict[str, Any]:
@@ -325,6 +325,8 @@ class RecordedRun:
 
     def _evaluate(self, experiment: Experiment, *callbacks: Callback) -> None:
         self._values = final_evaluation(experiment, self.folder, self._metrics, self._cb_params, callbacks)
+        if self._manifest is not None:
+            self._manifest.complete()
 
     def _describe(
         self, experiment: Experiment, data: Mapping[str, Dataset], **training: Any
@@ -336,15 +338,13 @@ class RecordedRun:
         self._subject.begin(experiment, **training)
         self._status.write(**self._subject.names)
         self._description = RunDescription(self._subject, experiment, data, self._stopwatch)
-        return self._description, self._manifest(self._description)
+        self._manifest = ManifestWriter(self.folder / rundir.MANIFEST, self._description.manifest)
+        return self._description, self._manifest
 
     def _restore(self, description: RunDescription) -> None:
         if self.resumed:
             description.before = restore(description, self._settings, self._journal, self._force, goes_on=True)
         write_copies(self.folder, self._subject.code)
-
-    def _manifest(self, description: RunDescription) -> ManifestWriter:
-        return ManifestWriter(self.folder / rundir.MANIFEST, description.manifest)
 
 
 # The directory of a script's run: it is new, or this start continues the run that is in it, or it is refused.
@@ -495,7 +495,7 @@ def record(
             resume, force = True, force or os.environ.get(FORCE_VARIABLE) == "1"
         names = {"experiment": experiment or own.name, "network": network, "dataset": dataset}
         subject = ScriptSubject(place, own, values, {**names, "mode": None, "device": None})
-        with only_run(), stopped_by_signals(), opened(place), _noted(own, folder):
+        with only_run(), stopped_by_signals(), opened(place), _noted(own, folder), NOTES.apart():
             resumed = is_continued(place, own, values, resume, force)
             write(place, own)
             files.write_json(place / rundir.CONFIG, values)
@@ -510,7 +510,6 @@ def _running(subject: ScriptSubject, settings: RunConfig, resumed: bool, force: 
         Console() as console,
         rundir.kept_status(subject.folder, subject.names, console, resumed) as status,
         closing(Journal(subject.folder / rundir.METRICS)) as journal,
-        as_on_cores(next(iter(cores_of(subject.folder)), None) if resumed else None),
         _tracked(subject, settings, resumed) as summary,
     ):
         run = RecordedRun(subject, settings.checkpoint, journal, status, resumed=resumed, force=force)

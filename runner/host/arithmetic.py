@@ -6,6 +6,7 @@ for it, and OpenBLAS's, round in other ways (docs/design/exactness.md). Both rea
 
 import os
 import sys
+from collections.abc import Sequence
 from functools import cache
 from importlib.machinery import PathFinder
 from typing import Any
@@ -14,24 +15,96 @@ X86 = "x86_64"
 V2, V3, V4 = "x86-64-v2", "x86-64-v3", "x86-64-v4"  # as the System V ABI names them
 # Of OpenBLAS: Zen has the kernels of Haswell, and Haswell's are the fastest ones without AVX-512.
 CORE, CORES = "Haswell", ("Haswell", "Zen")
+LIBC = "libc"  # its key in the record
 CORE_VARIABLE, FEATURES_VARIABLE = "OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES"
 # What numpy has for AVX-512, by its version. It warns of names that it does not know, and where warnings are errors it
 # cannot be imported; those that the processor lacks it accepts.
 FEATURES = "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL"
 NAMES = {(2, 4): "X86_V4 AVX512_ICL AVX512_SPR", (2, 3): f"{FEATURES} AVX512_SPR", (): FEATURES}  # since
+# 0 for the fastest kernels; otherwise what was chosen here, which a process that this one starts may take back.
+EXACT_VARIABLE = "RUNNER_EXACT"
+AGAIN_VARIABLE = "RUNNER_STARTED_AGAIN"  # in a command that has started itself again: it does so once
+FASTEST = "exact=false"
 _CHOSEN: dict[str, str] = {}
+_COMMAND: list[str] = []  # the words of this process, where it is the command and may start again
+DEPENDS = "depends_on_libc"  # beside what `record` gives, in manifests: the operators that the C library counts for
 FIRST_BYTES = 4096  # of the system's list of processors: the flags of the first one
 
 
 def choose() -> None:
     """Let numpy compute as every machine of the class, unless it is loaded or the user has chosen otherwise."""
-    if "numpy" in sys.modules or not _has_v3():
+    if "numpy" in sys.modules or not is_exact() or not _has_v3():
         return
     version = _numpy_version()
     names = next(names for since, names in NAMES.items() if version >= since)
+    before = dict(pair.split("=", 1) for pair in os.environ.get(EXACT_VARIABLE, "").split(";") if "=" in pair)
     wanted = {CORE_VARIABLE: CORE, FEATURES_VARIABLE: names}
-    _CHOSEN.update({name: value for name, value in wanted.items() if name not in os.environ})
+    _CHOSEN.update({name: value for name, value in wanted.items() if os.environ.get(name) in (None, before.get(name))})
     os.environ.update(_CHOSEN)
+    os.environ[EXACT_VARIABLE] = ";".join(f"{name}={value}" for name, value in _CHOSEN.items())
+
+
+def is_exact() -> bool:
+    """Whether this process was started to compute as every machine of the class."""
+    return os.environ.get(EXACT_VARIABLE) != "0"
+
+
+def is_command(words: Sequence[str]) -> None:
+    """This process is the command `runner` with these words: `require` may start it again.
+
+    Where `exact=false` is one of them it need not, as long as numpy is not loaded. The config decides, later.
+    """
+    if os.environ.pop(AGAIN_VARIABLE, None) is not None or not sys.executable:
+        return
+    _COMMAND[:] = [sys.executable, *sys.orig_argv[1:]]
+    if FASTEST in words and "numpy" not in sys.modules:
+        kept = environment()
+        for name in [*_CHOSEN]:
+            if name not in kept:
+                del os.environ[name]
+        _CHOSEN.clear()
+        os.environ[EXACT_VARIABLE] = "0"
+
+
+def require(exact: bool) -> None:
+    """Start the command again, once, where it has to compute otherwise: numpy reads its variables when it is loaded,
+    and the config is known later. To be called before anything is written, and before other processes are started. No
+    effect in processes that are not the command, such as a notebook.
+    """
+    if _COMMAND and _computes_otherwise(exact):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        variables = {**environment(), EXACT_VARIABLE: "" if exact else "0", AGAIN_VARIABLE: "1"}
+        os.execve(_COMMAND[0], _COMMAND, variables)
+
+
+def _computes_otherwise(exact: bool) -> bool:
+    """Whether this process was started for the other value of the key, on a processor that makes a difference."""
+    return is_wide() and (not is_exact() if exact else bool(_CHOSEN))
+
+
+def remark(exact: bool) -> str | None:
+    """What is to say where the numbers are not those of this value of the key; None where they are.
+
+    With `exact` that is another class, unless the user has chosen it by variables.
+    """
+    found = record()
+    if exact:
+        is_own = {CORE_VARIABLE, FEATURES_VARIABLE} <= os.environ.keys()
+        if not is_wide() or found["class"] == V3 or is_own:
+            return None
+        repair = "import runner before numpy" if is_exact() else f"start Python without {EXACT_VARIABLE}"
+    elif _computes_otherwise(exact):
+        repair = f"start Python with {EXACT_VARIABLE}=0, or the command: runner {FASTEST} ..."
+    else:
+        return None
+    what = f"exact={str(exact).lower()} has no effect in this process, which has loaded numpy before"
+    return f"{what}: its numbers are those of {found['class']} ({found['blas']}); {repair}"
+
+
+def is_wide() -> bool:
+    """Whether the processor has AVX-512, so that `exact=false` makes a difference."""
+    return b"avx512f" in _flags()
 
 
 def environment() -> dict[str, str]:
@@ -39,15 +112,20 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if _CHOSEN.get(name) != value}
 
 
-def _has_v3() -> bool:
+@cache
+def _flags() -> frozenset[bytes]:
+    """What the processor can do, in the words of Linux; empty where it is no x86-64, and on other systems."""
     if os.uname().machine != X86:
-        return False
+        return frozenset()
     try:
         with open("/proc/cpuinfo", "rb") as file:
-            flags = file.read(FIRST_BYTES).split()
+            return frozenset(file.read(FIRST_BYTES).split())
     except OSError:
-        return False
-    return b"avx2" in flags and b"fma" in flags
+        return frozenset()
+
+
+def _has_v3() -> bool:
+    return _flags() >= {b"avx2", b"fma"}
 
 
 def _numpy_version() -> tuple[int, ...]:
@@ -66,13 +144,24 @@ def _numpy_version() -> tuple[int, ...]:
 def record() -> dict[str, str]:
     """The class of this process, as its numpy was loaded; the BLAS with its kernels; the C library."""
     pools = blas()
-    return {"class": _class(pools), "blas": " and ".join(map(_described, pools)) or "unknown", "libc": _libc()}
+    return {"class": _class(pools), "blas": " and ".join(map(_described, pools)) or "unknown", LIBC: _libc()}
 
 
-def differences(before: dict[str, str]) -> str:
+def differences(before: dict[str, Any]) -> str:
     """What computes in another way than a recorded process did, on one line; empty if nothing does."""
-    pairs = ((name, before.get(name), now) for name, now in record().items())
-    return ", ".join(f"{name} {was} there and {now} here" for name, was, now in pairs if was not in (None, now))
+    found = {name: (before.get(name), now) for name, now in record().items()}
+    if has_same_bits(*found[LIBC], before.get(DEPENDS)):
+        del found[LIBC]
+    pairs = found.items()
+    return ", ".join(f"{name} {was} there and {now} here" for name, (was, now) in pairs if was not in (None, now))
+
+
+def has_same_bits(was: object, now: object, *operators: object) -> bool:
+    """Whether one C library computes what another one does, in runs with these operators that depend on it.
+
+    Without any, versions of one library do. Older records do not have the operators, so they may be there.
+    """
+    return all(names == [] for names in operators) and str(was).split()[:1] == str(now).split()[:1]
 
 
 def _class(pools: list[dict[str, Any]]) -> str:

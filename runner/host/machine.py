@@ -6,13 +6,10 @@ import os
 import platform
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 
 from runner.errors import NO_MEMORY, ConfigError
-from runner.host.console import LOG
 from runner.host.version import __version__
 
 # The limits that a container sets: those of the control groups of this process (cgroups(7), versions 1 and 2).
@@ -123,25 +120,8 @@ def cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
-_CORES: ContextVar[int | None] = ContextVar("cores", default=None)
-
-
-@contextmanager
-def as_on_cores(number: int | None) -> Iterator[None]:
-    """Inside, work is divided as on a machine of so many cores (None: of those that this one has)."""
-    if number not in (None, here := usable_cores()):
-        LOG.warning("usable cores: %d where the run began, %d here; it divides its work as it did there", number, here)
-    token = _CORES.set(number)
-    try:
-        yield
-    finally:
-        _CORES.reset(token)
-
-
 def usable_cores() -> int:
     """How many cores this process may use: its affinity, or the CPU time of its control group where that is less."""
-    if (number := _CORES.get()) is not None:
-        return number
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, max(1, math.ceil(cpu_limit() or cores)))
 

@@ -44,6 +44,7 @@ ENABLED_BY = (
     (r"MNIST|real data|files of data", "the data files, in the folder that the reason names"),
     (r"needs the network", "nothing: it would load files from the net"),
     (r"qemu-user", "apt install qemu-user"),
+    (r"C compiler", "apt install gcc libc6-dev"),
     (r"a processor with", "a machine with the processor that the reason names"),
     (r"git checkout", "the suite in a git checkout"),
     (r"has the provider|has the device|this onnxruntime has", "a machine without this device"),

@@ -131,6 +131,16 @@ def one_folder(folder: str, one: int, other: int) -> ConfigError:
     return ConfigError("two jobs of the sweep have one folder", **rows, repair="${hydra.job.num} in hydra.sweep.subdir")
 
 
+EXACT = "exact"
+
+
+def one_exactness(values: str) -> ConfigError:
+    """The error for jobs of one sweep with several values of `exact`: all, or that of a job with another one."""
+    what = "the jobs of a sweep have one value of this key, since numpy is loaded once for all"
+    repair = "a sweep for each: runner -m exact=true ..., and runner -m exact=false ..."
+    return ConfigError(what, key=EXACT, value=values, repair=repair)
+
+
 # Validates each value of a sweep before any of its jobs exists.
 
 
@@ -148,6 +158,8 @@ def check_sweep(loader: Loader, call: CommandLine, params: Sequence[str] = ()) -
     plain_call = call._replace(overrides=tuple(line for line in lines if line), recorded=elsewhere)
     composition = compose(plain_call)
     errors: dict[str, ConfigError] = {}
+    if both := [one for one in parsed if one.is_sweep_override() and one.key_or_group == EXACT]:
+        errors[EXACT] = one_exactness(both[0].get_value_string())
     for key, value in _swept(loader, parsed):
         values = plain(composition.config)
         set_dotted(values, key, value)

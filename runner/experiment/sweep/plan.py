@@ -41,7 +41,7 @@ from runner.config.schema import RunConfig, RunRequest
 from runner.config.source import SEARCH
 from runner.errors import ConfigError, collect_errors, raise_all
 from runner.experiment.sweep import launchers
-from runner.experiment.sweep.controller import SweepController, check_sweep, one_folder, recorded_keys
+from runner.experiment.sweep.controller import SweepController, check_sweep, one_exactness, one_folder, recorded_keys
 from runner.experiment.sweep.pool import show_in
 from runner.experiment.sweep.search import Searcher, prepared
 
@@ -67,7 +67,7 @@ class SweepPlan:
             _set_folder(self.master, folder)
             pool = launchers.is_pool(self.master)
             one = partial(_run_one, job=controller.job, threads=threads, console=pool)
-            task = partial(one, code=self.loader.code, recorded=self.loader.recorded)
+            task = partial(one, code=self.loader.code, recorded=self.loader.recorded, exact=self.config.exact)
             context = _context(self.loader)
             if pool:
                 inner: Any = launchers.PoolLauncher(context, self.master, task, self.shares.at_once, controller)
@@ -217,8 +217,12 @@ def _run_one(
     console: bool,
     code: tuple[Source, ...],
     recorded: frozenset[str],
+    exact: bool,
 ) -> int:
-    """Run one job in the folder made by the launcher, possibly in another process that has not composed its config."""
+    """Run one job in the folder made by the launcher, possibly in another process that has not composed its config.
+
+    `exact` is the key of the sweep, for which its processes were started.
+    """
     record = cast(DictConfig, HydraConfig.instance().cfg)
     folder = Path(display_path(Path(record.hydra.runtime.output_dir)))
     if console:
@@ -230,6 +234,8 @@ def _run_one(
         raise_all(errors)
         typed = typed_values(overrides.parse(as_typed(record.hydra.overrides.task)), recorded)
         raise_all(list(path_errors(config, folder, typed)))
+        if config.exact is not exact:
+            raise one_exactness(str(config.exact).lower())
     except ConfigError as error:
         config, wrong = examine({}, lambda key: None)[0], error
     if not config.device.threads:

@@ -18,7 +18,7 @@ from runner.experiment.sweep.controller import DIED, SweepController, key_of, sh
 from runner.experiment.sweep.journal import Outcome, SweepState, refuse_changes, relative, settle, varying
 from runner.experiment.sweep.launchers import queued_jobs, refuse_other_launcher
 from runner.experiment.sweep.plan import SweepPlan, plan
-from runner.host import files
+from runner.host import arithmetic, files
 from runner.host.files import write_json
 from runner.host.json import fits
 from runner.host.machine import packages
@@ -73,6 +73,7 @@ def start(call: CommandLine) -> list[Outcome]:
     signal stopped the sweep.
     """
     sweep_plan = plan(call)
+    arithmetic.require(sweep_plan.config.exact)
     observers.check(sweep_plan.config, sweep_plan.folder)
     with stopped_by_signals():
         folder = rundir.claim_run(sweep_plan.folder, sweep_plan.folder_given)
@@ -102,6 +103,7 @@ def resume(
         state.update()  # rows written before the lock was acquired
         with manifest.naming_code_of(folder, state.header):
             sweep_plan = plan(call, resumed=True)
+            arithmetic.require(sweep_plan.config.exact)
             found = manifest.hashes(loaded_files())
             if not force and state.code is not None:
                 manifest.refuse_change("the code of the sweep has changed", state.code, found)
