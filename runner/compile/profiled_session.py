@@ -1,23 +1,24 @@
 """Sessions with onnxruntime's profile of node times, in addition to the usual session of a program.
 
-They run the same model, so profiled steps compute the same results. A graph that is split has one session for each
-part; the collectives between the parts are timed with the host's clock.
+They run the same models, so profiled steps compute the same results. A divided graph has several sessions; what ranks
+exchange between them is timed with the host's clock.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from runner.compile.divided_session import DividedSession, SunkSession
 from runner.compile.onnx.builder import FULL_NAME, all_graphs, source_operators
-from runner.compile.program import Executable
+from runner.compile.parts import DividedGraph
+from runner.compile.program import AnySession, Executable
 from runner.compile.session import Session, temporary_folder
-from runner.compile.split_at_collectives import SplitSession
-from runner.core.graph import Graph
 from runner.core.operators import Node
 from runner.core.values import Value
 from runner.device import Device
@@ -35,11 +36,16 @@ class ProfiledProgram:
     def __init__(self, program: Executable, sunk: bool) -> None:
         self.program = program
         plain = program.session
-        self.session: ProfiledSession | ProfiledSplitSession = (
-            ProfiledSplitSession(plain.graph, plain.device, program.optimize, plain.layouts)
-            if isinstance(plain, SplitSession)
+        divided = plain.inner if isinstance(plain, SunkSession) else plain
+        self._profiled: ProfiledSession | ProfiledDividedSession = (
+            ProfiledDividedSession(divided.division, plain.device, program.optimize, divided.layouts)
+            if isinstance(divided, DividedSession)
             else ProfiledSession(program.model, plain.device, program.optimize, sunk)
         )
+        self.session: AnySession = self._profiled
+        self._sunk: SunkSession | None = None
+        if isinstance(plain, SunkSession) and isinstance(self._profiled, DividedSession):
+            self.session = self._sunk = SunkSession(self._profiled, plain.scanned, plain.fed)
         self._first_steps: list[int] = []  # of each call
 
     @contextmanager
@@ -54,9 +60,13 @@ class ProfiledProgram:
 
     def close(self) -> tuple[list[ProfiledStep], list[str]]:
         """End the profile and return the profiled steps and remarks about them."""
-        calls, remarks = self.session.close()
+        calls, remarks = self._profiled.close()
+        if self._sunk is not None:
+            calls = list(self._sunk.by_call(list(chain.from_iterable(calls))))
         numbered = zip(self._first_steps, calls, strict=False)  # a last call that failed has no steps
-        return [step._replace(step=first + step.step) for first, steps in numbered for step in steps], remarks
+        return [
+            step._replace(step=first + number) for first, steps in numbered for number, step in enumerate(steps)
+        ], remarks
 
 
 class ProfiledSession(Session):
@@ -102,34 +112,45 @@ class ProfiledSession(Session):
         return (earliest + latest) // 2
 
 
-class ProfiledSplitSession(SplitSession):
-    """A split graph whose parts have onnxruntime's profile; a step consists of the parts and the collectives."""
+class ProfiledDividedSession(DividedSession):
+    """A divided graph whose sessions have onnxruntime's profile; a step consists of their runs and the collectives.
 
-    def __init__(self, graph: Graph, device: Device, optimize: bool, layouts: Mapping[Value, Any]) -> None:
+    A session that each part runs is profiled with one thread, in which parts follow each other.
+    """
+
+    def __init__(self, division: DividedGraph, device: Device, optimize: bool, layouts: Mapping[Value, Any]) -> None:
         self._profiled: list[ProfiledSession] = []
-        self._collectives: list[list[NodeExecution]] = []  # of each call
-        super().__init__(graph, device, optimize, layouts)
+        self._kernels_run: list[list[NodeExecution]] = []  # of each call
+        super().__init__(division, device, optimize, layouts)
+        self._threads = 1
 
-    def _session(self, model: ModelProto, device: Device, optimize: bool) -> Session:
+    def _make_session(self, model: ModelProto, device: Device, optimize: bool) -> Session:
         self._profiled.append(ProfiledSession(model, device, optimize))
         return self._profiled[-1]
 
     def step(self, values: Sequence[Any]) -> list[Any]:
-        """Run once, as `SplitSession.step`."""
-        self._collectives.append([])
+        """Run once, as `DividedSession.step`."""
+        self._kernels_run.append([])
         return super().step(values)
 
-    def _communicate(self, node: Node, known: dict[Value, Any]) -> None:
+    def _compute(self, node: Node, inputs: Sequence[int], outputs: Sequence[int], known: list[Any]) -> None:
         start = time.perf_counter_ns()
-        super()._communicate(node, known)
-        self._collectives[-1].append(NodeExecution((node.name,), "", start, time.perf_counter_ns()))
+        super()._compute(node, inputs, outputs, known)
+        self._kernels_run[-1].append(NodeExecution((node.name,), "", start, time.perf_counter_ns()))
 
     def close(self) -> ProfiledCalls:
         """End the profiles. Each call is one step."""
-        profiles = [session.close() for session in self._profiled]
-        remarks = dict.fromkeys(chain.from_iterable(remarks for _, remarks in profiles))
-        calls = zip(self._collectives, *[calls for calls, _ in profiles], strict=False)  # the last one may have failed
+        runs = Counter(id(task.session) for turn in self.turns for task in turn.tasks)  # in a step
+        profiles = [(*session.close(), runs[id(session)]) for session in self._profiled]
+        remarks = dict.fromkeys(chain.from_iterable(remarks for _, remarks, _ in profiles))
+        by_step = [_by_step(list(chain.from_iterable(calls)), count) for calls, _, count in profiles if count]
+        calls = zip(self._kernels_run, *by_step, strict=False)  # the last one may have failed
         return [[_merge(collectives, chain.from_iterable(parts))] for collectives, *parts in calls], list(remarks)
+
+
+def _by_step(runs: Sequence[ProfiledStep], count: int) -> list[Sequence[ProfiledStep]]:
+    """The runs of a session that has so many in each step."""
+    return [runs[k : k + count] for k in range(0, len(runs) - count + 1, count)]
 
 
 def _merge(collectives: Sequence[NodeExecution], parts: Iterable[ProfiledStep]) -> ProfiledStep:

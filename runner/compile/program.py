@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from runner import dtype
+from runner.communication.world import world
+from runner.compile.divided_session import DividedSession, SunkSession, has_collectives, with_one_thread
 from runner.compile.onnx import describe
 from runner.compile.onnx.describe import add_location, locate_errors
 from runner.compile.onnx.lower import column_names, lower, lower_sunk
 from runner.compile.onnx.model import with_defaults
+from runner.compile.parts import DividedGraph, parts_of
 from runner.compile.passes import default_passes, optimize
 from runner.compile.passes.simplify import dce
 from runner.compile.session import Session
-from runner.compile.split_at_collectives import SplitSession, has_collectives
-from runner.core.graph import NO_GRAPHS, Graph, GraphObserver, Pass
+from runner.core.graph import NO_GRAPHS, Graph, GraphObserver, Pass, joined
 from runner.core.lowering import Layout
 from runner.core.operators import Effect
 from runner.core.precision import PRECISION
@@ -31,11 +33,12 @@ from runner.core.trace import trace
 from runner.core.values import Parameter, Tensor, Value
 from runner.device import Device
 from runner.errors import RunnerError
-from runner.host.machine import keep_freed_memory, usable_cores
+from runner.host.machine import keep_freed_memory
 from runner.types import TensorType
 
 if TYPE_CHECKING:
     from runner.compile.onnx.model import ModelProto
+AnySession = Session | DividedSession | SunkSession
 
 
 class Executable:
@@ -63,12 +66,7 @@ class Executable:
         observer.compiled(graph, model)
         # A graph with layouts is optimised and ordered for short lifetimes of values: onnxruntime must not reorder it.
         self.optimize = not (graph.has_lowerings or observer.disables_optimization)
-        device = with_precision(with_channels_last(suited(device, graph), graph))
-        self.session: Session | SplitSession = (
-            SplitSession(graph, device, self.optimize, layouts)
-            if has_collectives(graph)
-            else Session(model.SerializeToString(), device, optimize=self.optimize)
-        )
+        self.session = self._open(suited(device, graph), layouts)
         observer.executed(graph)
         self.compile_seconds = time.perf_counter() - start
         self._parameters = tuple(p for p in graph.parameters if p not in fed)
@@ -101,11 +99,29 @@ class Executable:
         self._emit(outputs, [fetch(value) for value in results[self._emitted :]])
         return outputs
 
+    def _open(self, device: Device, layouts: Mapping[Value, Layout] | None) -> AnySession:
+        return session_of(self.graph, self.model, device, self.optimize, layouts)
+
     def _emit(self, outputs: Sequence[np.ndarray], operands: Sequence[np.ndarray]) -> None:
         """Emit the effects of one step; `operands` are those of all effects, in order."""
         rest = iter(operands)
         for effect, count in self._effects:
             effect.emit(*islice(rest, count))
+
+
+def session_of(
+    graph: Graph,
+    model: ModelProto,
+    device: Device,
+    optimize: bool,
+    layouts: Mapping[Value, Layout] | None = None,
+) -> AnySession:
+    """The session of a graph, whose model is that of the whole; divided where it has parts or collectives."""
+    ranks = world().size if has_collectives(graph) else None
+    division = DividedGraph(graph, parts_of(graph, device, ranks))
+    if has_collectives(graph) or division.is_divided:
+        return DividedSession(division, device, optimize, layouts)
+    return Session(model.SerializeToString(), with_one_thread(device), optimize=optimize)
 
 
 class Program(Executable):
@@ -171,10 +187,20 @@ class SunkProgram(Executable):
         # A sink returns losses only.
         step = optimize(replace(traced, outputs=traced.outputs[:1], updates=updates), passes, observer)
         self.restarted = [p for p in restarted if p in step.parameters]
-        fed = [*stepped, *self.restarted]
+        self.scanned, self.fed = len(scanned), [*stepped, *self.restarted]
         with locate_errors(step, observer):
-            model = lower_sunk(fetching, step, list(scanned), list(columns), fed)
-            super().__init__(step, model, device, start, set(fed), observer)
+            model = lower_sunk(fetching, step, list(scanned), list(columns), self.fed)
+            super().__init__(step, model, device, start, set(self.fed), observer)
+
+    def _open(self, device: Device, layouts: Mapping[Value, Layout] | None) -> AnySession:
+        """One model of all steps, unless a step has parts: then the host runs step after step."""
+        parts = parts_of(self.graph, device)
+        if parts is not None:
+            whole = joined(self.fetching, self.graph)
+            division = DividedGraph(whole, parts)
+            if division.is_divided:
+                return SunkSession(DividedSession(division, device, self.optimize), self.scanned, self.fed)
+        return Session(self.model.SerializeToString(), with_one_thread(device), optimize=self.optimize)
 
     def _emit(self, outputs: Sequence[np.ndarray], operands: Sequence[np.ndarray]) -> None:
         for step in range(len(outputs[0]) if self._effects else 0):
@@ -203,8 +229,6 @@ def standalone_step(
 
 # How much a graph computes, and what follows from it: its threads, its memory, and an upper estimate of its time.
 
-# Of an average operator. Threads wait for each other after every operator: one with less work saves little.
-FLOPS_PER_THREAD = 5_000_000
 # Of all values. The arena of onnxruntime is faster with less, and larger by a seventh with more (BENCHMARKS.md).
 ARENA_BYTES = 256 << 20
 # Of one slow core.
@@ -212,21 +236,8 @@ SECONDS_PER_OPERATOR, SECONDS_PER_ELEMENT, SECONDS_PER_FLOP = 20e-6, 1.5e-9, 1 /
 
 
 def suited(device: Device, graph: Graph) -> Device:
-    """The device with the threads and the memory that suit a graph."""
-    return with_memory(with_threads(device, graph), graph)
-
-
-def with_threads(device: Device, graph: Graph) -> Device:
-    """The device with as many threads as the graph keeps busy, where neither the user nor a tuning has a number.
-
-    They sleep while they wait: that costs an idle machine some per cent, and threads that spin cost twice the CPU time
-    and, beside other processes, twice the time (BENCHMARKS.md, "A busy machine").
-    """
-    if device.target != "CPU" or device.threads or device.tuning.threads:
-        return device
-    operators = len({node.name for node in graph.nodes})  # one that computes a batch in parts counts once
-    threads = max(1, min(usable_cores(), flops(graph) // (FLOPS_PER_THREAD * max(1, operators))))
-    return replace(device, tuning=replace(device.tuning, threads=threads, spins="never"))
+    """The device with the memory, the layout and the precision that suit a graph."""
+    return with_precision(with_channels_last(with_memory(device, graph), graph))
 
 
 def with_memory(device: Device, graph: Graph) -> Device:

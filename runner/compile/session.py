@@ -192,11 +192,6 @@ def _flag(value: bool) -> str:
 Value: TypeAlias = Any  # a value on the device: an array on the CPU, onnxruntime's OrtValue elsewhere
 
 _WARNED: set[Device] = set()  # devices with a logged warning that the CPU replaces them
-SPINNING = {  # onnxruntime's session options for each value of `Tuning.spins`
-    "always": (),
-    "running": (("force_spinning_stop", "1"),),
-    "never": (("intra_op.allow_spinning", "0"),),
-}
 # Optimisations of onnxruntime whose results depend on the processor: this one sums over blocks of 8 or 16 channels
 # where a filter is a constant (those of layers are inputs).
 DEPENDENT_ON_PROCESSOR = ("NchwcTransformer",)
@@ -277,7 +272,8 @@ class Session:
             return InternalError("a step received a wrong number of values", given=len(values), inputs=len(self.inputs))
         for (name, expected), value in zip(self.inputs.items(), values, strict=True):
             given = TensorType.of(value) if isinstance(value, np.ndarray) else None
-            if given is not None and not _fits(given, expected):
+            # An input without axes may be one whose shape is not declared: the values between pieces of a model.
+            if given is not None and expected.shape and not _fits(given, expected):
                 return InternalError("a value does not match its input", input=name, expected=expected, given=given)
         rows = {"operator": operator_name(error), "device": self.device, "reason": first_line(error)}
         if is_memory_error(error):
@@ -437,10 +433,7 @@ def _inference_session(model: bytes, device: Device, optimize: bool, profile: Pa
         providers.insert(0, (device.backend.provider, provider_options(device)))
         options.use_deterministic_compute = True  # two runs give the same bits
         options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")  # ignored by 1.20
-    for name, value in SPINNING[device.tuning.spins]:
-        options.add_session_config_entry(f"session.{name}", value)
-    if device.tuning.block_base:
-        options.add_session_config_entry("session.dynamic_block_base", str(device.tuning.block_base))
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # threads of a busy machine
     if device.target == "GPU" and hasattr(ort, "preload_dlls"):
         ort.preload_dlls()  # finds CUDA and cuDNN in pip's folders
     # enable_fallback=0: no second try on the CPU, neither now nor when a run fails

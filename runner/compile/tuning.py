@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from runner.compile.divided_session import DividedSession
 from runner.compile.onnx.lower import lower
-from runner.compile.passes import PASSES, device_passes, optimize
-from runner.compile.passes.in_parts import MIN_IMAGES, SplitBatch
+from runner.compile.passes import PASSES, layout_passes, optimize
 from runner.compile.passes.order import lowerings_of, signature
-from runner.compile.program import suited, with_threads
-from runner.compile.session import SPINNING, Session, version
+from runner.compile.program import session_of, suited
+from runner.compile.session import version
 from runner.core.graph import Graph
 from runner.core.lowering import Lowering
 from runner.core.operators import Node
@@ -42,8 +42,6 @@ from runner.types import TensorType
 # A step compiled with one tuning, and its comparison with the same step under another tuning.
 
 BLOCK_SECONDS = 0.02  # the approximate duration of the blocks in which steps are timed
-# Threads that spin after their step would take a core from the step that it is compared with.
-SPINS = {"always": "running"}
 PAIRS, MIN_PAIRS = 9, 2
 FASTER_SHARE = 0.75  # of the blocks must be faster: a median alone is sometimes 2% below 1 by chance
 SLOWER = 1.02  # a first few blocks with at least this ratio end the comparison
@@ -52,16 +50,20 @@ SLOWER = 1.02  # a first few blocks with at least this ratio end the comparison
 class Trial:
     """A training step under a tuning. It uses the current values of the parameters and does not change them.
 
-    `graph` is the graph before the passes of the device, `arrays` are its inputs. Raises what compiling and the device
+    `graph` is the graph before the passes of the device, `arrays` are its inputs; `nodes` are those that are executed.
+    Raises what compiling and the device
     raise.
     """
 
     def __init__(self, graph: Graph, arrays: Sequence[np.ndarray], device: Device, tuning: Tuning) -> None:
         self.tuning = tuning
-        device = replace(device, tuning=replace(tuning, spins=SPINS.get(tuning.spins, tuning.spins)))
-        self.graph = optimize(graph, device_passes(device))
-        model = lower(self.graph).SerializeToString()
-        self.session = Session(model, suited(device, self.graph), optimize=not self.graph.has_lowerings)
+        device = replace(device, tuning=tuning)
+        self.graph = optimize(graph, layout_passes(device))
+        self.session = session_of(
+            self.graph, lower(self.graph), suited(device, self.graph), not self.graph.has_lowerings
+        )
+        divided = self.session.nodes if isinstance(self.session, DividedSession) else None
+        self.nodes = self.graph.nodes if divided is None else divided
         self._values = [self.session.put(array) for array in (*arrays, *(p.array for p in graph.parameters))]
 
     def results(self) -> list[np.ndarray]:
@@ -138,8 +140,7 @@ def _near(expected: np.ndarray, result: np.ndarray, before: np.ndarray | None) -
     return bool(np.all(np.abs(a - b) <= DEFAULT.relative(kind, kind) * scale + rounding))
 
 
-# The search for a tuning: the size of the parts of a large batch, then one operator after the other, each of its
-# lowerings against the best step so far.
+# The search for a tuning: one operator after the other, each of its lowerings against the best step so far.
 #
 # Whole steps are timed, because a lowering may make adjacent operators slower: they convert its values, or lose columns
 # that they shared. Operators with the most work come first. A change is kept if the step is faster by `GAIN`. At the
@@ -149,7 +150,6 @@ def _near(expected: np.ndarray, result: np.ndarray, before: np.ndarray | None) -
 
 GAIN = 0.98  # a faster step takes at most this share of the time
 LAST_PAIRS = 3 * PAIRS
-BLOCK_BASE = 4  # the value that onnxruntime's documentation suggests
 
 NO_EARLIER: Mapping[str, Any] = {}
 Change = tuple[str, Callable[[Trial], Tuning]]  # its description, and the new tuning from the best one so far
@@ -177,7 +177,7 @@ class TuningSearch:
 
     `earlier` is what a search that was cut has left in the cache: the new one tries the changes that it did not reach,
     on the best step that it found. `modes` names what may change: RL vector operators, GA convolutions and matrix
-    products; both of them also threads and other settings of the session. `report` receives a line for every gain.
+    products; both of them also onnxruntime's own layout. `report` receives a line for every gain.
     Raises what compiling and the device raise.
     """
 
@@ -206,7 +206,7 @@ class TuningSearch:
     def result(self) -> TuningResult:
         """Search, and compare the best step with the default one."""
         candidates, before = 0, self.tried
-        for kind in (self._parts, self._operators, self._settings):
+        for kind in (self._operators, self._settings):
             changes = list(kind())  # of the best step so far: operators on parts of a batch have other lowerings
             for change in changes[max(0, before - candidates) :]:
                 if time.perf_counter() > self.end:
@@ -236,16 +236,6 @@ class TuningSearch:
             before, after = timing.milliseconds
             self.report(f"{name}: {before:.3f} -> {after:.3f} ms")
 
-    def _parts(self) -> Iterator[Change]:
-        """Other sizes of the parts in which large batches are computed, and the whole batch."""
-        splits = [node for node in self.default.graph.nodes if isinstance(node.op, SplitBatch)]
-        if "GA" not in self.modes or not splits:
-            return
-        length = splits[0].inputs[0].shape[0]
-        powers = (MIN_IMAGES << power for power in range(length.bit_length()))
-        for images in (*(size for size in powers if size < length), length):
-            yield f"parts of {images} images", partial(_with_settings, images=images)
-
     def _operators(self) -> Iterator[Change]:
         for name, lowerings in self._signatures():
             yield from self._lowerings(name, lowerings)
@@ -253,7 +243,7 @@ class TuningSearch:
     def _signatures(self) -> list[tuple[str, list[Lowering]]]:
         """The signatures with several lowerings, those with the most work first."""
         nodes_of: dict[str, list[Node]] = {}
-        for node in self.best.graph.nodes:
+        for node in self.best.nodes:
             if ("GA" if node.op.precision is OperandPrecision.HALF else "RL") in self.modes:
                 nodes_of.setdefault(signature(node), []).append(node)
         many = {
@@ -270,20 +260,12 @@ class TuningSearch:
     def _settings(self) -> Iterator[Change]:
         if len(self.modes) < 2:
             return
-        if not self.device.threads:
-            cores, default = usable_cores(), with_threads(self.device, self.graph).workers
-            powers = (1 << power for power in range(cores.bit_length()))
-            # The default number is also tried with threads that spin.
-            for threads in sorted({*powers, cores} - ({1} if default == 1 else set())):
-                yield f"threads={threads}", partial(_with_settings, threads=threads)
-        yield "idle threads sleep", partial(_with_settings, spins="never")
-        yield f"blocks by {BLOCK_BASE}", partial(_with_settings, block_base=BLOCK_BASE)
         yield "onnxruntime's own layout", partial(_with_settings, placed=False, forms=())
 
 
 def _with_lowering(name: str, lowering: str, best: Trial) -> Tuning:
     """The best tuning with that lowering for a signature; unchanged if all of its operators have it already."""
-    if {str(node.lowering) for node in best.graph.nodes if signature(node) == name} == {lowering}:
+    if {str(node.lowering) for node in best.nodes if signature(node) == name} == {lowering}:
         return best.tuning
     return replace(best.tuning, forms=tuple(sorted({**dict(best.tuning.forms), name: lowering}.items())))
 
@@ -351,13 +333,10 @@ def read(path: Path, key: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def parse_tuning(values: object) -> Tuning:
     """The tuning in the JSON value of `as_json`. Raises ConfigError when it is not one."""
-    types = {"forms": list, "placed": bool, "threads": int, "spins": str, "block_base": int, "images": int}
-    values = {"images": 0, **values} if isinstance(values, dict) else values  # older searches have no parts
+    types = {"forms": list, "placed": bool}
     if not isinstance(values, dict) or {name: type(value) for name, value in values.items()} != types:
         raise ConfigError("not a tuning", allowed=", ".join(types))
     lowerings = values["forms"]
-    if values["spins"] not in SPINNING:
-        raise ConfigError("not a tuning", spins=values["spins"], allowed=", ".join(SPINNING))
     if not fits(lowerings, [[str]]) or any(len(pair) != 2 for pair in lowerings):
         raise ConfigError("not a tuning", lowerings=lowerings)
     return Tuning(**{**values, "forms": tuple((name, lowering) for name, lowering in lowerings)})

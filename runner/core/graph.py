@@ -96,6 +96,24 @@ class Graph(Frozen):
         return "\n".join(lines)
 
 
+def joined(first: Graph, then: Graph) -> Graph:
+    """The graph whose inputs are those of the first one, whose outputs are the inputs of the other."""
+    own = {x: _named_in(first, x) for x in (*first.inputs, *first.constants)}
+    nodes = []
+    for node in first.nodes:
+        own |= {as_symbol(y): _named_in(first, as_symbol(y)) for y in node.outputs}
+        inputs, outputs = (tuple([own[as_symbol(x)] for x in side]) for side in (node.inputs, node.outputs))
+        nodes.append(replace(node, inputs=inputs, outputs=outputs))
+    given: dict[Value, Symbol] = {x: own[y] for x, y in zip(then.inputs, first.outputs, strict=True)}
+    constants = {**{own[x]: array for x, array in first.constants.items()}, **then.constants}
+    inputs = tuple([own[x] for x in first.inputs])
+    return replace(then.replace_nodes((*nodes, *then.nodes), given, constants), inputs=inputs)
+
+
+def _named_in(graph: Graph, x: Symbol) -> Symbol:
+    return Symbol(x.type, f"{graph.name}.{x.name}")
+
+
 def verify(graph: Graph) -> Graph:
     """Return the graph if it is well formed.
 

@@ -23,7 +23,8 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.current import INTERPRETER
-from runner.core.operators import Arrays, Node, Primitive, infer
+from runner.core.dependence import NOTES
+from runner.core.operators import KERNEL, Arrays, Node, Primitive, infer
 from runner.core.precision import PRECISION, Policy, RoundedTypes, compute_rounded
 from runner.core.source import Source, SourceLine, current_source, user_line
 from runner.core.values import (
@@ -434,6 +435,8 @@ class Eager(Interpreter):
                 arrays = op.kernel(*map(_array, inputs))
             if op.is_users:
                 _check_outputs(arrays, types)
+            if KERNEL in op.depends_on_libc:
+                NOTES.add(op)
         except RunnerError as error:
             raise self.add_location(error, op, inputs) from None
         except MemoryError as error:
@@ -462,6 +465,8 @@ class Eager(Interpreter):
 
 def evaluate(node: Node, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The outputs of a node for these inputs, computed by its numpy kernel. Raises what the kernel raises."""
+    if KERNEL in node.op.depends_on_libc:
+        NOTES.add(node.op)
     types = infer(node.op, tuple([x.type for x in node.inputs]))
     if isinstance(types, RoundedTypes):
         return list(compute_rounded(node.op.kernel, arrays, types))

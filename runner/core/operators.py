@@ -9,7 +9,6 @@ adds it to a graph. One that is composed of others has no rules of its own. The 
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
@@ -18,12 +17,13 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.current import INTERPRETER
 from runner.core.lowering import Builder, Lowering, Names
+from runner.core.parts import Axes, PartRule, Parts, Replacement, each_element
 from runner.core.precision import OperandPrecision, RoundedTypes
 from runner.core.source import Source
 from runner.core.values import Value
 from runner.errors import ConfigError, NotDifferentiable, ShapeError
 from runner.host.machine import CERTAIN_BYTES, require_memory
-from runner.types import TensorType, broadcast
+from runner.types import TensorType
 from runner.validation.rules import KeywordNames
 
 Types = TensorType | tuple[TensorType, ...]
@@ -31,19 +31,7 @@ Arrays = np.ndarray | tuple[np.ndarray, ...]
 Gradient = Value | Callable[[], Value] | None  # a function is called only if that gradient is needed
 
 REGISTRY: dict[str, type["Primitive"]] = {}
-
-
-@dataclass(frozen=True)
-class BatchRule:
-    """How an operator computes a batch, the first axis of some operands and of the result, one sample after the other.
-
-    `operands` says which operands have a sample each; the others are the same for all. With `is_sum` the result is the
-    sum of what each sample gives, without that axis. `resized` is the operator for another number of samples.
-    """
-
-    operands: tuple[bool, ...]
-    resized: Callable[[int], Any]
-    is_sum: bool = False
+KERNEL, LOWERING = "kernel", "lower"  # the rules that compute
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -68,7 +56,10 @@ class Primitive(KeywordNames):
     convolves: ClassVar[bool] = False  # whether tensor cores want its images with the channels last
     one_dtype: ClassVar[bool] = False  # whether its two operands are converted to one element type
     is_flat: ClassVar[bool] = False  # whether its outputs pass no gradient to its inputs
+    on_host: ClassVar[bool] = False  # whether graph mode runs its kernel between sessions, as it is small work
+    communicates: ClassVar[bool] = False  # whether its kernel exchanges values with the other ranks
     is_users: ClassVar[bool] = False  # whether it is declared outside of runner, where no contract test has checked it
+    depends_on_libc: ClassVar[tuple[str, ...]] = ()  # KERNEL, LOWERING: whose bits another C library may change
 
     # What passes of the compiler may assume, which know graphs and no operators. The defaults allow nothing.
     elementwise: ClassVar[bool] = False  # whether it computes every element, of operands that are broadcast, separately
@@ -129,11 +120,14 @@ class Primitive(KeywordNames):
         """Index of the operand that equals the output for any data, or None; `known` are the constant operands."""
         return None
 
-    def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
-        """How it computes a batch sample by sample; None when it does not, or when it is not known."""
-        shape = broadcast(*types) if self.elementwise else ()
-        operands = tuple([x.ndim == len(shape) and x.shape[0] == shape[0] for x in types]) if len(shape) > 1 else ()
-        return BatchRule(operands, lambda _: self) if any(operands) and shape[0] > 1 else None
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        """What it computes of a part of a batch, where operands are divided along `axes`; None when it needs the whole
+        batch, or when that is not known."""
+        return each_element(self, types, axes) if self.elementwise else None
+
+    def divided(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> Replacement | None:
+        """The operators that compute it where operands are divided and it needs values of all parts in between."""
+        return None
 
     def attributes(self) -> dict[str, Any]:
         """The fields by name."""
@@ -266,6 +260,8 @@ def graph_operator(cls: type[Op]) -> type[Op]:
     declared.fields = tuple([field.name for field in dataclasses.fields(declared) if field.compare])
     declared.arity = None if code.co_flags & inspect.CO_VARARGS else code.co_argcount - 1
     declared.onnx, declared.is_users = declared.onnx or declared.__name__, not cls.__module__.startswith("runner.")
+    if declared.is_users:  # whatever it says: nobody has looked
+        declared.depends_on_libc = KERNEL, LOWERING
     return declared
 
 
@@ -322,6 +318,8 @@ class Effect(Primitive):
 
 class Collective(Primitive):
     """Base of operators whose kernel communicates with other ranks. Subclasses are declared with `@primitive`."""
+
+    communicates: ClassVar = True
 
 
 def is_filled_with(value: float, array: np.ndarray | None) -> bool:

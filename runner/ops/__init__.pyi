@@ -300,9 +300,6 @@ from runner.ops.array import (
 )
 from runner.ops.collectives import (
     AllReduce as AllReduce,
-    AllReduceMoments as AllReduceMoments,
-    ChannelMoments as ChannelMoments,
-    NormalizeChannels as NormalizeChannels,
     ReduceOp as ReduceOp,
 )
 from runner.ops.composite import (
@@ -486,6 +483,8 @@ from runner.ops.normalization import (
     BatchNormGrad as BatchNormGrad,
     LayerNorm as LayerNorm,
     LayerNormGrad as LayerNormGrad,
+    SyncBatchNorm as SyncBatchNorm,
+    SyncBatchNormGrad as SyncBatchNormGrad,
 )
 from runner.ops.optimizer import (
     SGD as SGD,

@@ -11,7 +11,8 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import LAST, Builder, Lowering, axis_last, elementwise_lowerings
-from runner.core.operators import Gradient, Primitive, family, primitive
+from runner.core.operators import KERNEL, LOWERING, Gradient, Primitive, family, primitive
+from runner.core.parts import Axes, PartRule, Parts, apart_from, each_sample
 from runner.core.precision import OperandPrecision
 from runner.core.values import Tensor, Value
 from runner.ops.array import Reshape, require
@@ -147,6 +148,9 @@ class AlongAxis(Primitive):
         require(fits, "needs floats and an axis in range", x=x, axis=self.axis)
         return x
 
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        return apart_from(self, types, axes, [self.axis])
+
     def lower(self, b: Builder, x: str) -> str:
         return lower_softmax(b, self.name, x, self.axis, b.type(x).shape[self.axis])
 
@@ -273,6 +277,9 @@ class PReLU(Primitive):
     def kernel(self, x: np.ndarray, weight: np.ndarray) -> np.ndarray:
         return np.where(x > 0, x, x * weight.reshape(_per_channel(x.ndim)))
 
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        return each_sample(self, axes, (0, None), (0,))
+
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (x, weight), (dout,) = inputs, douts
         slope = Reshape(_per_channel(x.ndim))(weight)
@@ -341,6 +348,7 @@ class Elu(Unary):
     """x where positive, else alpha (exp(x) - 1). The gradient at 0 is that from below, alpha."""
 
     flops_each: ClassVar = 4
+    depends_on_libc: ClassVar = (KERNEL,)
 
     alpha: float = 1.0
 
@@ -365,6 +373,7 @@ class Softplus(Unary):
     """log(1 + exp(x)), computed without overflow."""
 
     flops_each: ClassVar = 4
+    depends_on_libc: ClassVar = (KERNEL, LOWERING)
     precision: ClassVar = OperandPrecision.SINGLE
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
@@ -408,6 +417,7 @@ class Mish(Smooth):
     """x * tanh(log(1 + exp(x)))."""
 
     flops_each: ClassVar = 8
+    depends_on_libc: ClassVar = (KERNEL, LOWERING)
     precision: ClassVar = OperandPrecision.SINGLE
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
@@ -426,6 +436,7 @@ class SeLU(Smooth):
     """1.0507 times x where positive, else 1.0507 * 1.6733 * (exp(x) - 1). The gradient at 0 is that from below."""
 
     flops_each: ClassVar = 5
+    depends_on_libc: ClassVar = (KERNEL,)
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(SELU_SCALE * Elu(SELU_ALPHA).kernel(x), x.dtype)

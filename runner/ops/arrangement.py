@@ -317,6 +317,7 @@ class Zeros(ComposedOperator):
 class ConstantLike(Primitive):
     """Base: a constant in the type of x."""
 
+    elementwise: ClassVar = True
     computes: ClassVar = False
     is_flat: ClassVar = True
     number: ClassVar[int]

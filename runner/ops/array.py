@@ -21,6 +21,7 @@ from runner.core.lowering import (
     physical_shape,
 )
 from runner.core.operators import Gradient, Primitive, primitive
+from runner.core.parts import Axes, PartRule, Parts, apart_from, each_sample, replaced
 from runner.core.precision import OperandPrecision
 from runner.core.values import Parameter, Tensor, Value, as_constant, require_writable
 from runner.errors import ConfigError, ShapeError
@@ -63,6 +64,20 @@ class Reshaping(Primitive):
     def infer(self, x: TensorType) -> TensorType:
         raise NotImplementedError
 
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        """Of the axis that the result has with as many elements before it, if that has rows for each sample too."""
+        ((axis,), (x,), shape) = axes, types, self.infer(types[0]).shape
+        assert axis is not None
+        before = math.prod(x.shape[:axis])
+        places = [k for k in range(len(shape)) if math.prod(shape[:k]) == before and parts.divides(shape[k])]
+        if not places or not parts.divides(x.shape[axis]):
+            return None
+        return PartRule(self.resized(replaced(shape, places[-1], parts), x), (axis,), (places[-1],))
+
+    def resized(self, shape: Shape, x: TensorType) -> "Reshaping":
+        """The operator with results of this shape, where x is the type of the operand of this one."""
+        return self
+
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (Reshape(inputs[0].shape)(douts[0]),)
 
@@ -90,6 +105,9 @@ class Reshape(Reshaping):
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return x.reshape(self.shape)
+
+    def resized(self, shape: Shape, x: TensorType) -> Reshaping:
+        return Reshape(shape)
 
     def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
         return 0 if types[0].shape == self.infer(types[0]).shape else None
@@ -141,6 +159,11 @@ class Squeeze(Reshaping):
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return x.reshape(self.infer(TensorType.of(x)).shape)
 
+    def resized(self, shape: Shape, x: TensorType) -> Reshaping:
+        """A part may have one sample, whose axis stays."""
+        ones = tuple(k for k, n in enumerate(x.shape) if n == 1)
+        return self if self.axis else Squeeze(ones) if ones else Reshape(shape)
+
     def lowerings(self, x: TensorType) -> Sequence[Lowering]:
         return (Lowering("plain", self.lower),)
 
@@ -172,6 +195,10 @@ class Transpose(Primitive):
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return x.transpose(self.perm)
 
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        (axis,) = axes
+        return PartRule(self, (axis,), (self.perm.index(axis),)) if axis is not None else None
+
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         back = tuple(self.perm.index(axis) for axis in range(len(self.perm)))
         return (Transpose(back)(douts[0]),)
@@ -201,6 +228,9 @@ class ReverseV2(Primitive):
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.flip(x, self.axis)
+
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        return apart_from(self, types, axes, [self.axis] if isinstance(self.axis, int) else self.axis)
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (self(douts[0]),)
@@ -235,6 +265,12 @@ class Slice(Primitive):
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return x[tuple(slice(b, b + s) for b, s in zip(self.begin, self.size, strict=True))]
+
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        (axis,) = axes
+        if axis is None or self.size[axis] != types[0].shape[axis]:
+            return None
+        return PartRule(Slice(self.begin, replaced(self.size, axis, parts)), (axis,), (axis,))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         ends = zip(inputs[0].shape, self.begin, self.size, strict=True)
@@ -275,6 +311,9 @@ class Pad(Primitive):
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.pad(x, self.paddings, constant_values=x.dtype.type(self.value))
 
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        return apart_from(self, types, axes, [k for k, pair in enumerate(self.paddings) if pair != (0, 0)])
+
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (Slice(tuple(low for low, _ in self.paddings), inputs[0].shape)(douts[0]),)
 
@@ -310,6 +349,9 @@ class Concat(Primitive):
 
     def kernel(self, *xs: np.ndarray) -> np.ndarray:
         return np.concatenate(xs, self.axis)
+
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        return apart_from(self, types, axes, [self.axis])
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         at = self.axis % inputs[0].ndim
@@ -350,6 +392,10 @@ class Stack(Primitive):
     def kernel(self, *xs: np.ndarray) -> np.ndarray:
         return np.stack(xs, self.axis)
 
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        axis = next(axis for axis in axes if axis is not None)
+        return each_sample(self, axes, (axis,) * len(axes), (axis + (self._at(types[0].ndim) <= axis),))
+
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return tuple(Unstack(self.axis)(douts[0]))
 
@@ -389,6 +435,9 @@ class Split(TupleOutput):
     def kernel(self, x: np.ndarray) -> tuple[np.ndarray, ...]:
         return tuple(np.split(x, self.output_num, self.axis))
 
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        return apart_from(self, types, axes, [self.axis], self.output_num)
+
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (Concat(self.axis)(*douts),)
 
@@ -409,6 +458,12 @@ class Unstack(TupleOutput):
 
     def kernel(self, x: np.ndarray) -> tuple[np.ndarray, ...]:
         return tuple(np.moveaxis(x, self.axis, 0))
+
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        ((axis,), (unstacked,)) = axes, resolve_axes(self.axis, types[0].ndim)
+        if axis is None or axis == unstacked:
+            return None
+        return PartRule(self, (axis,), (axis - (unstacked < axis),) * types[0].shape[unstacked])
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (Stack(self.axis % inputs[0].ndim)(*douts),)
@@ -435,6 +490,8 @@ class Cast(Primitive):
 
     precision: ClassVar = OperandPrecision.NOTHING
     computes: ClassVar = False
+
+    elementwise: ClassVar = True
 
     dtype: dt.DType = dt.float32
     statics: ClassVar = ("dtype",)
@@ -481,6 +538,7 @@ class DynamicShape(Primitive):
 class Identity(Primitive):
     """x itself."""
 
+    elementwise: ClassVar = True
     computes: ClassVar = False
     precision: ClassVar = OperandPrecision.NOTHING
 

@@ -9,6 +9,7 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.lowering import LAST, PLAIN, Builder, Lowering
 from runner.core.operators import Gradient, Primitive, primitive
+from runner.core.parts import Axes, PartRule, Parts, each_sample
 from runner.core.precision import OperandPrecision
 from runner.core.values import Value
 from runner.ops.activation import log_softmax, lower_softmax
@@ -51,6 +52,10 @@ class SparseSoftmaxCrossEntropyWithLogits(Primitive):
             raise IndexError(f"label {wrong[0]} is not a class number, 0 to {logits.shape[1] - 1}") from None
         result /= count
         return result
+
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        """The gradient of the mean over a part is larger than that over the batch."""
+        return each_sample(self, axes, (0, 0), (0 if self.is_grad else None,), 1 / parts.count)
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         if self.is_grad:
@@ -111,6 +116,9 @@ class SoftmaxCrossEntropyWithLogits(Primitive):
     def kernel(self, logits: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         logarithms = log_softmax(logits)
         return -(labels * logarithms).sum(-1), np.exp(logarithms) - labels
+
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        return each_sample(self, axes, (0, 0), (0, 0))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return outputs[1] * ExpandDims(-1)(douts[0]), None

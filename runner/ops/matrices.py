@@ -14,7 +14,8 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import LAST, MODULAR, PLAIN, TILED, Builder, Layout, Lowering, can_tile
-from runner.core.operators import BatchRule, Gradient, Primitive, family, primitive
+from runner.core.operators import Gradient, Primitive, family, primitive
+from runner.core.parts import Axes, PartRule, Parts, each_sample
 from runner.core.precision import OperandPrecision
 from runner.core.values import Operand, Value
 from runner.host.threads import compute_parts, slices
@@ -119,6 +120,21 @@ class MatrixProduct(Primitive):
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return 2 * outputs[0].size * inputs[0].shape[-2 if self.transpose_a else -1]
 
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        """A stack of products, rows of one, or terms of the sums over the inner axis."""
+        last = types[0].ndim - 1
+        row, inner = (last, last - 1) if self.transpose_a else (last - 1, last)
+        inner_y, column = (last, last - 1) if self.transpose_b else (last - 1, last)
+        x, y = axes
+        if x == inner or y == inner_y:
+            return each_sample(self, axes, (inner, inner_y), (None,))
+        if y is None and x == row:
+            return PartRule(self, (row, None), (last - 1,))
+        if x is None and y == column:
+            return PartRule(self, (None, column), (last,))
+        stack = y if x is None else x
+        return each_sample(self, axes, (stack, stack), (stack,)) if stack is not None and stack < last - 1 else None
+
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (x, y), (dout,), (ta, tb) = inputs, douts, (self.transpose_a, self.transpose_b)
         product = type(self)
@@ -211,8 +227,8 @@ class BiasAdd(Primitive):
     def lower(self, b: Builder, x: str, bias: str) -> str:
         return b.node("Add", (x, b.reshape(bias, (len_of(b, bias), *(1,) * (b.type(x).ndim - 2)))))
 
-    def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
-        return BatchRule((True, False), lambda _: self)
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        return each_sample(self, axes, (0, None), (0,))
 
     def lowerings(self, x: TensorType, bias: TensorType) -> Sequence[Lowering]:
         layouts = (LAST, TILED) if can_tile(x) else (LAST,)
@@ -247,8 +263,8 @@ class BiasAddGrad(Primitive):
     def lower(self, b: Builder, dout: str) -> str:
         return ReduceSum(axis=(0, *range(2, b.type(dout).ndim))).lower(b, dout)
 
-    def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
-        return BatchRule((True,), lambda _: self, is_sum=True)
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        return each_sample(self, axes, (0,), (None,))
 
     def lowerings(self, dout: TensorType) -> Sequence[Lowering]:
         """Each channel is one row of memory, or four rows in tiled layout."""

@@ -5,19 +5,22 @@ mean far from 0 costs no precision. `collectives.py` normalises with the statist
 """
 
 from collections.abc import Sequence
-from dataclasses import InitVar
+from dataclasses import InitVar, replace
 from functools import cache
 from typing import ClassVar
 
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.lowering import FUSED, LAST, Builder, Lowering
-from runner.core.operators import Gradient, Primitive, family, primitive
+from runner.communication.world import world
+from runner.core.lowering import FUSED, LAST, PLAIN, Builder, Lowering
+from runner.core.operators import Gradient, Primitive, Types, family, graph_operator, primitive
+from runner.core.parts import Axes, PartRule, Parts, Replacement, Steps, added, each_sample
 from runner.core.precision import OperandPrecision
 from runner.core.values import Value
 from runner.host.threads import block_length, compute_parts, slices
-from runner.ops.array import require, require_nchw
+from runner.ops.array import Cast, require, require_nchw
+from runner.ops.collectives import GatheredRows, OwnRows
 from runner.ops.convolution.conv import Conv2D
 from runner.ops.convolution.windows import as_rows, suits_batch_last
 from runner.ops.elementwise.arithmetic import ELEMENT_FLOPS
@@ -42,6 +45,26 @@ class BatchNormalization(Primitive):
 
     is_training: bool = False
     epsilon: float = 1e-5
+
+    def together(self, parts: Parts) -> Parts:
+        """The parts whose statistics it needs: those of this process, or of all ranks."""
+        return parts if self.communicates else replace(parts, ranks=1)
+
+    def kernel(self, *operands: np.ndarray) -> tuple[np.ndarray, ...]:
+        """For this rank's part. Raises TrainingError when other ranks have ended, whose statistics are needed."""
+        over_all = self.communicates and self.is_training
+        return self.of_all_ranks(*operands) if over_all else self.of_one_rank(*operands)
+
+    def of_one_rank(self, *operands: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The results with the statistics of the operands."""
+        raise NotImplementedError
+
+    def of_all_ranks(self, *operands: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The results for this rank's part of a batch, with the statistics of all ranks."""
+        types, axes = [TensorType.of(x) for x in operands], [0 if x.ndim > 1 else None for x in operands]
+        divided = self.divided(types, axes, Parts(1, len(operands[0]), world().size))
+        assert divided is not None
+        return divided.compute(operands)
 
     def __post_init__(self) -> None:
         require(0.0 < self.epsilon <= 1.0, "epsilon out of range", given=self.epsilon, allowed="above 0, at most 1")
@@ -78,9 +101,8 @@ class BatchNorm(BatchNormalization):
         check_channels(x, scale=scale, bias=bias, mean=mean, variance=variance)
         return x, mean, variance, mean, variance
 
-    def kernel(
-        self, x: np.ndarray, scale: np.ndarray, bias: np.ndarray, mean: np.ndarray, variance: np.ndarray
-    ) -> tuple[np.ndarray, ...]:
+    def of_one_rank(self, *operands: np.ndarray) -> tuple[np.ndarray, ...]:
+        x, scale, bias, mean, variance = operands
         if not self.is_training:
             inverse = 1 / np.sqrt(variance + self.epsilon)
             centred = channel_rows(x) - mean[:, None]
@@ -106,6 +128,23 @@ class BatchNorm(BatchNormalization):
         x, scale = inputs[:2]
         dx, dscale, dbias = BatchNormGrad(self.is_training, self.epsilon)(douts[0], x, scale, *outputs[3:])
         return dx, dscale, dbias, None, None
+
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        if self.is_training or axes[0] != 0:
+            return None
+        return PartRule(self, (0, *[None] * 4), (0, *[None] * 4), same=(1, 2, 3, 4))
+
+    def divided(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> Replacement | None:
+        """Each part is normalised by itself; scaled and shifted again it has the statistics of the batch."""
+        if not self.is_training or axes[0] != 0:
+            return None
+        steps, parts = Steps(types), self.together(parts)
+        x, scale, bias, *moving = in_single_precision(steps)
+        normal, *rows = moments_of_parts(steps, x, self.epsilon, parts)
+        of_batch = steps.add(CombinedMoments(self.momentum, self.epsilon), *rows, scale, bias, *moving)
+        factors, shifts = own_rows(steps, of_batch[4:], parts)
+        y = steps.add(ScaledChannels(), normal, factors, shifts)[0]
+        return steps.end(*as_given(steps, (y, *of_batch[:4]), self.infer(*types)))
 
     def fold_into(
         self, before: Primitive, weight: np.ndarray, known: Sequence[np.ndarray | None]
@@ -193,7 +232,7 @@ class BatchNormGrad(BatchNormalization):
         require(dout == x, "dout must have the type of x", dout=dout, x=x)
         return x, scale, scale
 
-    def kernel(self, *operands: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def of_one_rank(self, *operands: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         dout, x, scale, mean, inverse = operands
         douts, rows = channel_rows(dout), channel_rows(x)
         dx, along, dbias = np.empty_like(rows), np.empty_like(scale), np.empty_like(scale)
@@ -209,6 +248,22 @@ class BatchNormGrad(BatchNormalization):
 
         compute_parts(differentiate, cache_blocks(rows), ELEMENT_FLOPS * rows.size)
         return from_channel_rows(dx, x), along * inverse, dbias
+
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        return None if self.is_training else each_sample(self, axes, (0, 0, *[None] * 3), (0, None, None))
+
+    def divided(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> Replacement | None:
+        """As the operator, from each part as `BatchNorm` has normalised it."""
+        if not self.is_training or not {*axes[:2]} <= {0, None}:
+            return None
+        steps, parts = Steps(types), self.together(parts)
+        dout, x, *channels = in_single_precision(steps)
+        normal, *rows = moments_of_parts(steps, x, self.epsilon, parts)
+        sums = gathered(steps, steps.add(PartSums(parts.count), dout, normal), parts)
+        of_batch = steps.add(CombinedSums(parts.ranks), *sums, *rows, *channels)
+        factors, shifts = own_rows(steps, of_batch[3:], parts)
+        dx = steps.add(ScaledDifference(), dout, of_batch[2], normal, factors, shifts)[0]
+        return steps.end(*as_given(steps, (dx, *of_batch[:2]), self.infer(*types)))
 
     def lower(
         self, b: Builder, dout: str, x: str, scale: str, reserve_space_1: str, reserve_space_2: str
@@ -235,12 +290,7 @@ class BatchNormGrad(BatchNormalization):
         """BatchNormGrad: dx = scale * inverse * (dout - mean of dout - normalized * mean of (dout * normalized))."""
         channels, count = _extent(b, x)
         rows, normalized = as_rows(b, dout, channels), _normalized(b, x, self.epsilon)[0]
-        parts, length = sum_parts(count)
-        sums = b.node("ReduceSum", (b.reshape(rows, (channels, parts, length)), b.const([2])), keepdims=0)
-        dbias = b.node("ReduceSum", (sums, b.const([1])), keepdims=0)
-        pair = b.reshape(rows, (channels * parts, 1, length)), b.reshape(normalized, (channels * parts, 1, length))
-        dots = b.reshape(b.node("FusedMatMul", pair, FUSED, transB=1), (channels, parts))
-        dscale = b.node("ReduceSum", (dots, b.const([1])), keepdims=0)
+        dscale, dbias = row_products(b, rows, normalized, (channels, count))
         slope = b.node("Mul", (scale, inverse))
         share = b.node("Mul", (slope, b.const(-1.0 / count, like=x)))
         rest = _scale_and_shift(
@@ -248,6 +298,315 @@ class BatchNormGrad(BatchNormalization):
         )
         operands = b.reshape(rows, (1, channels, 1, count)), b.reshape(slope, (channels, 1, 1, 1)), "", rest
         return _shape_like(b, b.node("FusedConv", operands, FUSED, group=channels), x), dscale, dbias
+
+
+# Batch normalisation of a batch in parts.
+#
+# A part is normalised by itself in one pass, and then scaled and shifted by what the statistics of all parts make of
+# it: (x - mean) * inverse = normal * (inverse / its inverse) + (its mean - mean) * inverse. Nothing cancels, whatever
+# the mean. So it takes no more passes than the whole batch does. Statistics have a row for each part.
+
+
+@family
+class OfParts(Primitive):
+    """Base of what is computed of x (N, C) or (N, C, H, W) for each of `count` parts, one row for each.
+
+    Only that of one part is lowered.
+    """
+
+    needs_elements: ClassVar = True
+
+    count: int = 1
+
+    def rows_of(self, x: TensorType) -> TensorType:
+        """The type of the rows."""
+        return x.with_shape(self.count, x.shape[1])
+
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        op = replace(self, count=self.count // parts.count)
+        return each_sample(op, axes, (0,) * len(types), (0,) * self.results)
+
+    results: ClassVar[int]
+
+
+@graph_operator
+class PartMoments(OfParts):
+    """Each part of x normalised, and for each part and channel the mean and 1 / sqrt(variance + epsilon)."""
+
+    flops_each: ClassVar = 5
+    results: ClassVar = 3
+
+    epsilon: float = 1e-5
+
+    def infer(self, x: TensorType) -> tuple[TensorType, TensorType, TensorType]:
+        return x, self.rows_of(x), self.rows_of(x)
+
+    def kernel(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        parts = Parts(self.count, len(x))
+        made = [self._of_part(channel_rows(part), part) for part in parts.split(x, 0)]
+        normal, mean, inverse = zip(*made, strict=True)
+        return parts.join(normal, 0), np.stack(mean), np.stack(inverse)
+
+    def _of_part(self, rows: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        mean = row_sums(rows) / rows.shape[1]
+        centred = rows - mean[:, None]
+        inverse = 1 / np.sqrt(row_dots(centred, centred) / rows.shape[1] + x.dtype.type(self.epsilon))
+        return from_channel_rows(centred * inverse[:, None], x), mean, inverse
+
+    def lower(self, b: Builder, x: str) -> tuple[str, str, str]:
+        axes, row = b.const(reduced_axes(b.type(x))), self.rows_of(b.type(x)).shape
+        mean = b.node("ReduceMean", (x, axes), keepdims=1)
+        centred = b.node("Sub", (x, mean))
+        spread = b.node("ReduceMean", (b.node("Mul", (centred, centred)), axes), keepdims=1)
+        inverse = inverse_deviation(b, x, spread, self.epsilon)
+        return b.node("Mul", (centred, inverse)), b.reshape(mean, row), b.reshape(inverse, row)
+
+    def lowerings(self, x: TensorType) -> Sequence[Lowering]:
+        rows = (Lowering("rows", self._lower_rows, (LAST,), (LAST,)),) if suits_batch_last(x) else ()
+        return *rows, Lowering("plain", self.lower, penalty=x.size)
+
+    def _lower_rows(self, b: Builder, x: str) -> tuple[str, str, str]:
+        normal, mean, inverse = _normalized(b, x, self.epsilon)
+        row = self.rows_of(b.type(x)).shape
+        return _shape_like(b, normal, x), b.reshape(mean, row), b.reshape(inverse, row)
+
+
+@graph_operator
+class PartSizes(Primitive):
+    """The number of elements of a channel in each of `count` parts, a row for each: no operands."""
+
+    on_host: ClassVar = True
+    computes: ClassVar = False
+
+    count: int = 1
+    size: int = 1
+    dtype: dt.DType = dt.float32
+
+    def infer(self) -> TensorType:
+        return TensorType(self.dtype, (self.count, 1))
+
+    def kernel(self) -> np.ndarray:
+        return np.full((self.count, 1), self.size, self.dtype.numpy)
+
+
+@graph_operator
+class CombinedMoments(Primitive):
+    """Statistics of the batch from the rows of its parts: (means, inverses, sizes, scale, bias, moving mean, moving
+    variance).
+
+    Outputs: those of `BatchNorm` without y, and by what each normalised part is scaled and shifted to be its part of y.
+    """
+
+    on_host: ClassVar = True
+
+    momentum: float = 0.1
+    epsilon: float = 1e-5
+
+    def infer(self, means: TensorType, inverses: TensorType, sizes: TensorType, *channels: TensorType) -> Types:
+        return *(channels[0],) * 4, means, means
+
+    def kernel(self, *operands: np.ndarray) -> tuple[np.ndarray, ...]:
+        means, inverses, sizes, scale, bias, *moving = operands
+        total = float(sizes.sum(dtype=np.float64))
+        weights = (sizes / total).astype(means.dtype)
+        mean = sum_of_rows(means * weights)
+        variance = sum_of_rows((1 / inverses**2 - self.epsilon + (means - mean) ** 2) * weights)
+        inverse = 1 / np.sqrt(variance + self.epsilon)
+        batch = mean, variance * (total / max(total - 1, 1))
+        kept, taken = 1.0 - self.momentum, self.momentum
+        moved = [kept * old + taken * new for old, new in zip(moving, batch, strict=True)]
+        slope = scale * inverse
+        results = *moved, mean, inverse, slope / inverses, (means - mean) * slope + bias
+        return tuple([np.asarray(x, means.dtype) for x in results])
+
+
+def sum_of_rows(rows: np.ndarray) -> np.ndarray:
+    """The sum of rows, in the order in which the terms of parts are added."""
+    return np.asarray(added(list(rows), np.add))
+
+
+@graph_operator
+class ScaledChannels(Primitive):
+    """x times the scale plus the shift of each channel of its part: (x, scales, shifts), one row for each part."""
+
+    flops_each: ClassVar = 2
+
+    def infer(self, x: TensorType, scales: TensorType, shifts: TensorType) -> TensorType:
+        return x
+
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        return each_sample(self, axes, (0, 0, 0), (0,))
+
+    def kernel(self, x: np.ndarray, scales: np.ndarray, shifts: np.ndarray) -> np.ndarray:
+        return np.asarray(x * for_each_sample(scales, x) + for_each_sample(shifts, x))
+
+    def lower(self, b: Builder, x: str, scales: str, shifts: str) -> str:
+        return b.node("Add", (b.node("Mul", (x, per_channel(b, scales, x))), per_channel(b, shifts, x)))
+
+    def lowerings(self, x: TensorType, *rows: TensorType) -> Sequence[Lowering]:
+        last = (Lowering("rows", self._lower_rows, (LAST,), (LAST,)),) if suits_batch_last(x) else ()
+        return *last, Lowering("plain", self.lower, penalty=x.size)
+
+    def _lower_rows(self, b: Builder, x: str, scales: str, shifts: str) -> str:
+        channels, count = _extent(b, x)
+        shift = b.reshape(shifts, (channels,))
+        return _shape_like(b, _scale_and_shift(b, as_rows(b, x, channels), scales, shift, (channels, count)), x)
+
+
+@graph_operator
+class PartSums(OfParts):
+    """Of each part and channel the sums of dout * normal, and of dout: (dout, normal)."""
+
+    flops_each: ClassVar = 3
+    results: ClassVar = 2
+
+    def infer(self, dout: TensorType, normal: TensorType) -> tuple[TensorType, TensorType]:
+        return self.rows_of(dout), self.rows_of(dout)
+
+    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+        return self.flops_each * inputs[0].size
+
+    def kernel(self, dout: np.ndarray, normal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        pairs = zip(*(Parts(self.count, len(x)).split(x, 0) for x in (dout, normal)), strict=True)
+        rows = [(channel_rows(x), channel_rows(y)) for x, y in pairs]
+        return np.stack([row_dots(x, y) for x, y in rows]), np.stack([row_sums(x) for x, _ in rows])
+
+    def lower(self, b: Builder, dout: str, normal: str) -> tuple[str, str]:
+        axes, row = b.const(reduced_axes(b.type(dout))), self.rows_of(b.type(dout)).shape
+        along, total = (b.node("ReduceSum", (x, axes), keepdims=0) for x in (b.node("Mul", (dout, normal)), dout))
+        return b.reshape(along, row), b.reshape(total, row)
+
+    def lowerings(self, dout: TensorType, normal: TensorType) -> Sequence[Lowering]:
+        rows = (Lowering("rows", self._lower_rows, (LAST, LAST)),) if suits_batch_last(dout) else ()
+        return *rows, Lowering("plain", self.lower, penalty=dout.size)
+
+    def _lower_rows(self, b: Builder, dout: str, normal: str) -> tuple[str, str]:
+        channels, count = _extent(b, dout)
+        along, total = row_products(b, as_rows(b, dout, channels), as_rows(b, normal, channels), (channels, count))
+        row = self.rows_of(b.type(dout)).shape
+        return b.reshape(along, row), b.reshape(total, row)
+
+
+@graph_operator
+class CombinedSums(Primitive):
+    """The gradients of scale and bias from the rows of the parts: (along, sums, means, inverses, sizes, scale, mean,
+    inverse).
+
+    Outputs: both, of the parts of this rank; and for `ScaledDifference` the slope of each channel, and by what each
+    normalised part is scaled and shifted. The rows are those of the parts of all `ranks`.
+    """
+
+    on_host: ClassVar = True
+
+    ranks: int = 1
+
+    def infer(self, along: TensorType, *operands: TensorType) -> Types:
+        return *(operands[4],) * 3, along, along
+
+    def kernel(self, *operands: np.ndarray) -> tuple[np.ndarray, ...]:
+        along, sums, means, inverses, sizes, scale, mean, inverse = operands
+        ratio, away = inverse / inverses, (means - mean) * inverse
+        terms, own = along * ratio + sums * away, slice(world().rank if self.ranks > 1 else 0, None, self.ranks)
+        dscale, dbias = sum_of_rows(terms), sum_of_rows(sums)
+        slope = scale * inverse
+        share = slope / -float(sizes.sum(dtype=np.float64))
+        factors, shifts = share * dscale * ratio, share * (dbias + dscale * away)
+        results = sum_of_rows(terms[own]), sum_of_rows(sums[own]), slope, factors, shifts
+        return tuple([np.asarray(x, along.dtype) for x in results])
+
+
+@graph_operator
+class ScaledDifference(Primitive):
+    """dout * slope + normal * factor + shift: (dout, slope, normal, factors, shifts), the last two with a row for each
+    part."""
+
+    flops_each: ClassVar = 4
+
+    def infer(self, dout: TensorType, slope: TensorType, normal: TensorType, *rows: TensorType) -> TensorType:
+        return dout
+
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        return each_sample(self, axes, (0, None, 0, 0, 0), (0,))
+
+    def kernel(self, dout: np.ndarray, slope: np.ndarray, normal: np.ndarray, *rows: np.ndarray) -> np.ndarray:
+        factors, shifts = (for_each_sample(x, dout) for x in rows)
+        return np.asarray(dout * for_each_sample(slope[None], dout) + normal * factors + shifts)
+
+    def lower(self, b: Builder, dout: str, slope: str, normal: str, factors: str, shifts: str) -> str:
+        first, factor, shift = (per_channel(b, x, dout) for x in (slope, factors, shifts))
+        rest = b.node("Add", (b.node("Mul", (normal, factor)), shift))
+        return b.node("Add", (b.node("Mul", (dout, first)), rest))
+
+    def lowerings(self, dout: TensorType, *others: TensorType) -> Sequence[Lowering]:
+        last = (Lowering("rows", self._lower_rows, (LAST, PLAIN, LAST), (LAST,)),) if suits_batch_last(dout) else ()
+        return *last, Lowering("plain", self.lower, penalty=dout.size)
+
+    def _lower_rows(self, b: Builder, dout: str, slope: str, normal: str, factors: str, shifts: str) -> str:
+        channels, count = _extent(b, dout)
+        shift = b.reshape(shifts, (channels,))
+        rest = _scale_and_shift(b, as_rows(b, normal, channels), factors, shift, (channels, count))
+        operands = (
+            b.reshape(as_rows(b, dout, channels), (1, channels, 1, count)),
+            b.reshape(slope, (channels, 1, 1, 1)),
+            "",
+            rest,
+        )
+        return _shape_like(b, b.node("FusedConv", operands, FUSED, group=channels), dout)
+
+
+def moments_of_parts(steps: Steps, x: int, epsilon: float, parts: Parts) -> tuple[int, ...]:
+    """Each part of x normalised; then means, inverses and sizes, a row for each part of all ranks."""
+    kind = steps.types[x]
+    normal, *rows = steps.add(PartMoments(parts.count, epsilon), x)
+    sizes = steps.add(PartSizes(parts.count, channel_size(kind) // parts.count, kind.dtype))
+    return normal, *gathered(steps, (*rows, *sizes), parts)
+
+
+def gathered(steps: Steps, rows: Sequence[int], parts: Parts) -> tuple[int, ...]:
+    """The rows of the parts of all ranks."""
+    return steps.add(GatheredRows(parts.ranks), *rows) if parts.ranks > 1 else tuple(rows)
+
+
+def own_rows(steps: Steps, rows: Sequence[int], parts: Parts) -> tuple[int, ...]:
+    """Of rows of the parts of all ranks those of this one."""
+    return steps.add(OwnRows(parts.ranks), *rows) if parts.ranks > 1 else tuple(rows)
+
+
+def in_single_precision(steps: Steps) -> list[int]:
+    """The operands, those of Float16 as Float32."""
+    given = list(range(len(steps.types)))
+    return [steps.add(Cast(dt.float32), k)[0] if steps.types[k].dtype is dt.float16 else k for k in given]
+
+
+def as_given(steps: Steps, values: Sequence[int], types: Sequence[TensorType]) -> list[int]:
+    """Values in these types."""
+    pairs = zip(values, types, strict=True)
+    return [k if steps.types[k].dtype is kind.dtype else steps.add(Cast(kind.dtype), k)[0] for k, kind in pairs]
+
+
+def for_each_sample(rows: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """The row of its part for each sample of x, in a shape that broadcasts: sample i belongs to part i mod P."""
+    shape = len(x), rows.shape[1], *(1,) * (x.ndim - 2)
+    return np.tile(rows, (len(x) // len(rows), 1)).reshape(shape)
+
+
+@primitive
+class SyncBatchNorm(BatchNorm):
+    """BatchNorm with the statistics of the batches of all ranks of a data-parallel run."""
+
+    communicates: ClassVar = True
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        x, scale = inputs[:2]
+        dx, dscale, dbias = SyncBatchNormGrad(self.is_training, self.epsilon)(douts[0], x, scale, *outputs[3:])
+        return dx, dscale, dbias, None, None
+
+
+@primitive
+class SyncBatchNormGrad(BatchNormGrad):
+    """BatchNormGrad of SyncBatchNorm. The gradients of scale and bias are those of this rank's part."""
+
+    communicates: ClassVar = True
 
 
 def check_channels(x: TensorType, **channels: TensorType) -> None:
@@ -358,6 +717,16 @@ def _scale_and_shift(b: Builder, rows: str, scale: str, shift: str, extent: tupl
     return b.node("Conv", (image, b.reshape(scale, (channels, 1, 1, 1)), shift), group=channels)
 
 
+def row_products(b: Builder, rows: str, others: str, extent: tuple[int, int]) -> tuple[str, str]:
+    """For each channel the sum of the products of two rows, and the sum of the first one."""
+    channels, (parts, length) = extent[0], sum_parts(extent[1])
+    sums = b.node("ReduceSum", (b.reshape(rows, (channels, parts, length)), b.const([2])), keepdims=0)
+    pair = b.reshape(rows, (channels * parts, 1, length)), b.reshape(others, (channels * parts, 1, length))
+    dots = b.reshape(b.node("FusedMatMul", pair, FUSED, transB=1), (channels, parts))
+    along, total = (b.node("ReduceSum", (x, b.const([1])), keepdims=0) for x in (dots, sums))
+    return along, total
+
+
 def _shape_like(b: Builder, rows: str, x: str) -> str:
     """Rows in the batch-last shape of x."""
     shape = b.type(x).shape
@@ -432,6 +801,13 @@ class LayerNorm(LayerNormalization):
         centred += beta
         return centred, mean, variance
 
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        axis = axes[0]
+        first = min(self.axes(types[0].ndim)[0], self.params_at(types[0].ndim))
+        if axis is None or axis >= first:
+            return None
+        return each_sample(self, axes, (axis, None, None), (axis,) * 3)
+
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (x, gamma, _), (_, mean, variance) = inputs, outputs
         return tuple(LayerNormGrad(**self.attributes())(x, douts[0], variance, mean, gamma))
@@ -469,6 +845,12 @@ class LayerNormGrad(LayerNormalization):
         along = (weighed * normal).mean(axes, dtype=x.dtype, keepdims=True)
         dx = (weighed - weighed.mean(axes, dtype=x.dtype, keepdims=True) - normal * along) / deviation
         return dx, (dout * normal).sum(lead, dtype=x.dtype), dout.sum(lead, dtype=x.dtype)
+
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        """Gradients of gamma and beta are sums over the samples."""
+        axis = next(axis for axis in axes if axis is not None)
+        first = min(self.axes(types[0].ndim)[0], self.params_at(types[0].ndim))
+        return each_sample(self, axes, (axis,) * 4 + (None,), (axis, None, None)) if axis < first else None
 
     def lower(self, b: Builder, x: str, dout: str, variance: str, mean: str, gamma: str) -> tuple[str, str, str]:
         ndim = b.type(x).ndim

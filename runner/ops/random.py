@@ -22,7 +22,8 @@ from runner.communication.world import world
 from runner.core.current import Current
 from runner.core.interpreter import current
 from runner.core.lowering import Builder
-from runner.core.operators import ComposedOperator, Gradient, Primitive, primitive
+from runner.core.operators import ComposedOperator, Gradient, Primitive, graph_operator, primitive
+from runner.core.parts import Axes, PartRule, Parts, Replacement, Steps, each_sample
 from runner.core.values import Parameter, Tensor, Value
 from runner.errors import ConfigError
 from runner.host import seed as host_seed
@@ -50,18 +51,21 @@ def stream_of(*seeds: int) -> int:
     return stream
 
 
-def random_bits(stream: int, counter: np.ndarray, size: int) -> np.ndarray:
-    """`size` numbers from 0 to 2**32 - 1, as Int64; `counter` is an Int64 scalar."""
+def random_bits(stream: int, counter: np.ndarray, elements: np.ndarray) -> np.ndarray:
+    """Numbers from 0 to 2**32 - 1 for the elements with these numbers, as Int64; `counter` is an Int64 scalar."""
     start = _hash(np.asarray((counter + stream) & MASK))
-    return _hash(np.arange(size, dtype=np.int64) ^ start)
+    return _hash(elements ^ start)
 
 
-def lower_random_bits(b: Builder, stream: int, counter: str, size: int) -> str:
+def lower_random_bits(b: Builder, stream: int, counter: str, elements: str) -> str:
     """`random_bits` in ONNX."""
     counted = b.node("BitwiseAnd", (b.node("Add", (counter, b.const(stream))), b.const(MASK)))
-    # A Range, because a constant would make the model as large as its activations.
-    elements = b.node("Range", [b.const(np.asarray(n, np.int64)) for n in (0, size, 1)])
     return _lower_hash(b, b.node("BitwiseXor", (elements, _lower_hash(b, counted))))
+
+
+def lower_range(b: Builder, size: int) -> str:
+    """0 to `size` - 1 as Int64: not a constant, which would make the model as large as its activations."""
+    return b.node("Range", [b.const(np.asarray(n, np.int64)) for n in (0, size, 1)])
 
 
 def _hash(x: np.ndarray) -> np.ndarray:
@@ -196,7 +200,7 @@ class UniformNumbers(Primitive):
         return TensorType(self.dtype, self.shape)
 
     def kernel(self, counter: np.ndarray) -> np.ndarray:
-        bits = random_bits(self.stream, counter, math.prod(self.shape))
+        bits = random_bits(self.stream, counter, np.arange(math.prod(self.shape)))
         numbers: np.ndarray = (bits >> 8).astype(self.dtype.numpy) * self.dtype.numpy.type(STEP)
         return numbers.reshape(self.shape)
 
@@ -204,7 +208,7 @@ class UniformNumbers(Primitive):
         return outputs[0].size
 
     def lower(self, b: Builder, counter: str) -> str:
-        bits = lower_random_bits(b, self.stream, counter, math.prod(self.shape))
+        bits = lower_random_bits(b, self.stream, counter, lower_range(b, math.prod(self.shape)))
         high = b.node("Cast", (b.node("Div", (bits, b.const(1 << 8))),), to=self.dtype)
         return b.reshape(b.node("Mul", (high, b.const(np.array(STEP, self.dtype.numpy)))), self.shape)
 
@@ -243,26 +247,94 @@ class Dropout(Primitive):
         return x, x
 
     def kernel(self, x: np.ndarray, counter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        numbers = random_bits(self._stream, counter, x.size)
+        return self.masked(x, random_bits(self.drawn, counter, np.arange(x.size)))
+
+    def masked(self, x: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The results for these random numbers."""
         mask = (numbers < self._limit).astype(x.dtype).reshape(x.shape)
         return x * mask * np.asarray(1.0 / self.keep_prob, x.dtype), mask
+
+    def divided(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> Replacement | None:
+        """A part draws for its elements the numbers that they have in the whole."""
+        if (axis := axes[0]) is None:
+            return None
+        steps = Steps(types)
+        own = steps.add(PartNumbers(parts.count))
+        return steps.end(*steps.add(PartOfDropout(self, parts, axis), 0, 1, *own))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return douts[0] * outputs[1] * (1.0 / self.keep_prob), None
 
     def lower(self, b: Builder, x: str, counter: str) -> tuple[str, str]:
-        numbers = lower_random_bits(b, self._stream, counter, b.type(x).size)
+        return self.lower_masked(b, x, lower_random_bits(b, self.drawn, counter, lower_range(b, b.type(x).size)))
+
+    def lower_masked(self, b: Builder, x: str, numbers: str) -> tuple[str, str]:
+        """`masked` in ONNX."""
         kept = b.node("Less", (numbers, b.const(self._limit)))
         mask = b.reshape(b.node("Cast", (kept,), to=b.type(x).dtype), b.type(x).shape)
         return b.node("Mul", (b.node("Mul", (x, mask)), b.const(1.0 / self.keep_prob, like=x))), mask
 
     @property
-    def _stream(self) -> int:
+    def drawn(self) -> int:
+        """The stream of its random numbers."""
         return stream_of(self.Seed0, self.Seed1) if self.Seed1 else stream_of(self.Seed0)
 
     @property
     def _limit(self) -> int:
         return round(self.keep_prob * (MASK + 1))
+
+
+@graph_operator
+class PartNumbers(Primitive):
+    """0 to `count` - 1, a number for each part: no operands."""
+
+    computes: ClassVar = False
+    on_host: ClassVar = True
+
+    count: int = 1
+
+    def infer(self) -> TensorType:
+        return TensorType(dt.int64, (self.count,))
+
+    def kernel(self) -> np.ndarray:
+        return np.arange(self.count)
+
+
+@graph_operator
+class PartOfDropout(Primitive):
+    """Dropout of x, of which a part has the rows along `axis` that belong to it: (x, counter, number of the part)."""
+
+    dropout: Dropout = Dropout()
+    parts: Parts = Parts(1, 1)
+    axis: int = 0
+
+    def infer(self, x: TensorType, counter: TensorType, number: TensorType) -> tuple[TensorType, TensorType]:
+        return x, x
+
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        return each_sample(self, axes, (self.axis, None, 0), (self.axis, self.axis))
+
+    def kernel(self, x: np.ndarray, counter: np.ndarray, number: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if len(number) > 1:
+            return self.dropout.kernel(x, counter)
+        (outer, rows, inner), step = self._elements(x.shape)
+        elements = outer[:, None, None] + (rows[:, None] + number * step) + inner
+        return self.dropout.masked(x, random_bits(self.dropout.drawn, counter, elements.ravel()))
+
+    def lower(self, b: Builder, x: str, counter: str, number: str) -> tuple[str, str]:
+        (outer, rows, inner), step = self._elements(b.type(x).shape)
+        places = b.node("Add", (b.const(rows[:, None]), b.node("Mul", (number, b.const(step)))))
+        first = b.node("Add", (b.const(outer[:, None, None]), places))
+        elements = b.reshape(b.node("Add", (first, b.const(inner))), (-1,))
+        return self.dropout.lower_masked(b, x, lower_random_bits(b, self.dropout.drawn, counter, elements))
+
+    def _elements(self, shape: Shape) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], int]:
+        """The numbers of the elements of the first part as sums over the axes before, at and after `axis`; and how many
+        more they are in the next part."""
+        before, length, after = math.prod(shape[: self.axis]), shape[self.axis], math.prod(shape[self.axis + 1 :])
+        count, rows = self.parts.count, self.parts.rows(length * self.parts.count)
+        own = np.arange(length) // rows * (count * rows) + np.arange(length) % rows
+        return (np.arange(before) * (length * count * after), own * after, np.arange(after)), rows * after
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,13 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.lowering import LAST, MODULAR, ORDERED, Builder, Lowering, axis_last
 from runner.core.operators import Gradient, Primitive, family, primitive
+from runner.core.parts import Axes, Axis, PartRule, Parts, apart_from, replaced
 from runner.core.precision import OperandPrecision
 from runner.core.values import Tensor, Value, syntax
 from runner.ops.array import Cast, Reshape, Transpose, require
 from runner.types import Shape, TensorType, broadcast, resolve_axes
 
-Axis = int | tuple[int, ...] | None
+Reduced = int | tuple[int, ...] | None
 
 
 # Reductions: sum, mean, extrema, product.
@@ -31,7 +32,7 @@ class Reduction(Primitive):
     ufunc: ClassVar[np.ufunc]
 
     keep_dims: bool = False
-    axis: Axis = ()
+    axis: Reduced = ()
     statics: ClassVar = ("axis",)
 
     def axes(self, x: TensorType | Value) -> tuple[int, ...]:
@@ -49,6 +50,16 @@ class Reduction(Primitive):
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return inputs[0].size
+
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        (axis,), reduced = axes, self.axes(types[0])
+        if axis is None or axis in reduced:
+            return self.sum_part(axis, parts)
+        return PartRule(self, (axis,), (axis if self.keep_dims else axis - sum(k < axis for k in reduced),))
+
+    def sum_part(self, axis: Axis, parts: Parts) -> PartRule | None:
+        """The part where the axis of the batch is reduced; None where the results of parts are not terms of a sum."""
+        return None
 
     def broadcast_back(self, value: Value, x: Value) -> Value:
         """A value of the shape of the result, repeated over the reduced axes."""
@@ -114,6 +125,9 @@ class ReduceSum(ModularReduction):
     def lower_rows(self, b: Builder, rows: str, count: int, kind: dt.DType) -> str:
         return b.node("MatMul", (rows, b.const(np.ones((count, 1), kind.numpy))))
 
+    def sum_part(self, axis: Axis, parts: Parts) -> PartRule | None:
+        return PartRule(self, (axis,), (None,))
+
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (self.broadcast_back(douts[0], inputs[0]),)
 
@@ -134,6 +148,9 @@ class ReduceMean(Reduction):
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(x.mean(self.axes(TensorType.of(x)), dtype=x.dtype, keepdims=self.keep_dims))
+
+    def sum_part(self, axis: Axis, parts: Parts) -> PartRule | None:
+        return PartRule(self, (axis,), (None,), 1 / parts.count)
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (self.broadcast_back(douts[0] * (outputs[0].size / inputs[0].size), inputs[0]),)
@@ -256,6 +273,13 @@ class BroadcastTo(Primitive):
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.broadcast_to(x, self.resolved(x.shape))
 
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        (axis,), (x,) = axes, types
+        shape = self.resolved(x.shape)
+        if axis is None or x.shape[axis] != shape[place := axis + len(shape) - x.ndim]:
+            return None
+        return PartRule(BroadcastTo(replaced(shape, place, parts)), (axis,), (place,))
+
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (unbroadcast(douts[0], inputs[0]),)
 
@@ -293,6 +317,11 @@ class Tile(Primitive):
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.tile(x, self.multiples)
+
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        (axis,) = axes
+        place = (axis or 0) + len(self.multiples) - types[0].ndim
+        return PartRule(self, (axis,), (place,)) if self.multiples[place] == 1 else None
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         shape = self._with_leading_axes(inputs[0].shape)
@@ -334,6 +363,12 @@ class ExtremumPosition(Primitive):
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(type(self).find(x, self.axis).astype(self.output_type.numpy))
+
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        ((axis,), (searched,)) = axes, resolve_axes(self.axis, types[0].ndim)
+        if axis is None or axis == searched:
+            return None
+        return PartRule(self, (axis,), (axis - (searched < axis),))
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return inputs[0].size
@@ -391,6 +426,9 @@ class CumSum(Primitive):
             sums = np.concatenate((np.zeros_like(sums[..., :1]), sums[..., :-1]), -1)
         return np.moveaxis(sums[..., ::-1] if self.reverse else sums, -1, self.axis)
 
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        return apart_from(self, types, axes, [self.axis])
+
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (CumSum(self.exclusive, not self.reverse, self.axis)(douts[0]),)
 
@@ -431,6 +469,9 @@ class CumProd(Primitive):
             turned = np.concatenate([first, np.take(turned, range(x.shape[self.axis] - 1), self.axis)], self.axis)
         result = np.cumprod(turned, self.axis, dtype=x.dtype)
         return np.flip(result, self.axis) if self.reverse else result
+
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        return apart_from(self, types, axes, [self.axis])
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         """The sum over the products in which an element is, each divided by it."""

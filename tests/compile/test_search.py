@@ -1,7 +1,6 @@
 """The search for the fastest step: what it may choose from, whom it believes, and when it ends. Times are planted."""
 
 import itertools
-import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -9,9 +8,8 @@ import pytest
 from training_steps import Batch, lenet, resnet, training_step
 
 from runner import nn
-from runner.compile import tuning as search, tuning as trial
+from runner.compile import parts, tuning as trial
 from runner.compile.passes import PASSES, optimize
-from runner.compile.passes.in_parts import in_parts
 from runner.compile.passes.order import lowerings_of, signature
 from runner.compile.tuning import PairedTiming, Trial, TuningResult, TuningSearch, results_agree
 from runner.core.graph import Graph
@@ -21,7 +19,6 @@ from runner.device import UNTUNED, Device, Tuning
 from runner.host import seed
 from runner.types import TensorType
 
-IN_PARTS = sys.modules[in_parts.__module__]
 ALONE = Device(threads=1)
 USUAL = 10.0  # planted seconds
 
@@ -66,11 +63,10 @@ def test_every_lowering_is_taken_and_agrees(make):
             assert np.abs(a - b).max() <= 2e-4 * size + 1e-6 * np.abs(a).max()
 
 
-@pytest.mark.parametrize("changes", [{"threads": 2}, {"spins": "never"}, {"block_base": 4}, {"placed": False}])
-def test_settings_change_no_result(small_step, changes):
+def test_the_layout_of_onnxruntime_changes_no_result(small_step):
     graph, arrays = small_step
-    made = Trial(graph, arrays, Device(), Tuning(**changes))
-    assert made.graph.has_lowerings == changes.get("placed", True)
+    made = Trial(graph, arrays, Device(), Tuning(placed=False))
+    assert not made.graph.has_lowerings
     assert results_agree(graph, Trial(graph, arrays, Device(), UNTUNED).results(), made.results())
 
 
@@ -137,29 +133,27 @@ def test_each_way_changes_its_own_operators(small_step, monkeypatch):
         assert all(tuning == Tuning(forms=tuning.forms) for tuning in planted.asked)
 
 
-def test_both_ways_also_try_settings(small_step, monkeypatch):
+def test_both_ways_also_try_the_layout_of_onnxruntime(small_step, monkeypatch):
     graph, arrays = small_step
-    monkeypatch.setattr(search, "usable_cores", lambda: 4)
-    Planted(monkeypatch, lambda tuning: USUAL - (tuning.threads == 2) - (tuning.spins == "never"))
-    assert searched(graph, arrays, "RL", "GA", device=Device()).tuning == Tuning(threads=2, spins="never")
-    assert searched(graph, arrays, "RL", "GA").tuning == Tuning(spins="never")  # the user chose the threads
-
-
-def test_sizes_of_parts_are_tried_where_a_batch_has_parts(small_step, monkeypatch):
-    graph, arrays = step(lenet, 16)
-    monkeypatch.setattr(IN_PARTS, "CACHE_BYTES", 1 << 18)
-    monkeypatch.setattr(IN_PARTS, "LARGE_BYTES", 1 << 16)
-    monkeypatch.setattr(IN_PARTS, "MIN_IMAGES", 4)
-    monkeypatch.setattr(search, "MIN_IMAGES", 4)
-    planted = Planted(monkeypatch, lambda tuning: USUAL - 2 * (tuning.images == 8) - bool(tuning.forms))
-    assert Trial(graph, arrays, ALONE, UNTUNED).graph.nodes != graph.nodes
-    found = searched(graph, arrays, "GA", limit=60.0)
-    assert found.tuning.images == 8
-    assert len(found.tuning.forms) == 1  # of an operator on 8 images
-    assert {tuning.images for tuning in planted.asked} == {0, 4, 8, 16}
+    planted = Planted(monkeypatch, lambda tuning: USUAL - (not tuning.placed))
+    assert searched(graph, arrays, "RL", "GA", device=Device()).tuning == Tuning(placed=False)
     planted.asked.clear()
-    searched(*small_step, "GA")
-    assert {tuning.images for tuning in planted.asked} == {0}
+    searched(graph, arrays, "GA")
+    assert all(tuning.placed for tuning in planted.asked)
+
+
+def test_the_operators_of_parts_are_tried(monkeypatch):
+    graph, arrays = step(lenet, 32)
+    monkeypatch.setattr(parts, "PART_FLOPS", 1)
+    of_parts = Trial(graph, arrays, ALONE, UNTUNED)
+    batches = {node.inputs[0].shape[0] for node in of_parts.nodes if node.op.name == "Conv2D"}
+    assert batches == {16}
+    gains = [signature(node) for node in of_parts.nodes if node.op.name == "Conv2D"]
+    Planted(monkeypatch, lambda tuning: USUAL - 2 * any(name == gains[0] for name, _ in tuning.forms))
+    found = searched(graph, arrays, "GA")
+    assert [name for name, _ in found.tuning.forms] == [gains[0]]
+    made = Trial(graph, arrays, ALONE, found.tuning)
+    assert {str(n.lowering) for n in made.nodes if signature(n) == gains[0]} == {found.tuning.forms[0][1]}
 
 
 def test_what_only_seemed_faster_is_given_up(small_step, monkeypatch):
@@ -203,8 +197,8 @@ def test_the_limit_ends_a_search(small_step):
 
 def test_a_race_ends_when_it_is_lost(small_step, monkeypatch):
     graph, arrays = small_step
-    Planted(monkeypatch, lambda tuning: USUAL + tuning.threads)
-    ways = [Trial(graph, arrays, ALONE, tuning) for tuning in (UNTUNED, Tuning(threads=1))]
+    Planted(monkeypatch, lambda tuning: USUAL + (not tuning.placed))
+    ways = [Trial(graph, arrays, ALONE, tuning) for tuning in (UNTUNED, Tuning(placed=False))]
     lost, won = PairedTiming(*ways), PairedTiming(*reversed(ways))
     assert (lost.ratio(), won.ratio()) == (pytest.approx(1.1), pytest.approx(10 / 11))
     assert (len(lost.ratios), len(won.ratios)) == (trial.MIN_PAIRS, trial.PAIRS)

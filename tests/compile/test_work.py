@@ -1,13 +1,14 @@
-"""The number of threads that a graph gets, from its operations, and where its values are kept."""
+"""The number of parts that a batch gets, from the operations of its graph, and where its values are kept."""
 
 import numpy as np
 import pytest
 
 from runner import dtype, ops
-from runner.compile import Program, program as work
-from runner.compile.program import ARENA_BYTES, estimated_seconds, flops, with_memory, with_threads
+from runner.compile import Program, parts, program as work
+from runner.compile.program import ARENA_BYTES, estimated_seconds, with_memory
+from runner.core.parts import Parts
 from runner.core.trace import trace
-from runner.device import Device, Tuning
+from runner.device import Device
 from runner.types import TensorType
 
 
@@ -17,37 +18,52 @@ def product(rows):
     return trace(lambda x, y: ops.MatMul()(x, y), kinds, "product")
 
 
-@pytest.mark.parametrize(("rows", "threads"), [(1, 1), (2, 1), (4, 1), (5, 2), (8, 3), (10_000, 8)])
-def test_a_thread_has_work_enough(monkeypatch, rows, threads):
-    monkeypatch.setattr(work, "usable_cores", lambda: 8)
-    assert flops(product(rows)) == 2 * rows * 10**6
-    found = with_threads(Device(), product(rows))
-    assert (found.workers, found.tuning.spins) == (threads, "never")
+def classifier(batch, width=64):
+    """Products of 2 * batch * width * width operations, and a sum over the batch."""
+    kinds = [TensorType(dtype.float32, shape) for shape in ((batch, width), (width, width))]
+    return trace(lambda x, w: ops.ReduceSum()(ops.MatMul()(x, w)), kinds, "classifier")
 
 
-def test_many_small_operators_are_small_work(monkeypatch):
-    monkeypatch.setattr(work, "usable_cores", lambda: 8)
-    kinds = [TensorType(dtype.float32, shape) for shape in ((5, 1000), (1000, 1000))]
-
-    def function(x, y):
-        for _ in range(4):
-            x = ops.MatMul()(x, y)
-            x = x + x
-        return x
-
-    graph = trace(function, kinds, "chain")
-    assert flops(graph) > 8 * 5_000_000
-    assert with_threads(Device(), graph).workers == 1  # 5,000,000 for each operator
+@pytest.mark.parametrize(
+    ("batch", "count"), [(31, None), (32, 2), (33, None), (64, 4), (96, 4), (128, 8), (4096, 8), (16, None)]
+)
+def test_samples_say_how_many_parts_there_are(monkeypatch, batch, count):
+    monkeypatch.setattr(parts, "PART_FLOPS", 1)
+    found = parts.parts_of(classifier(batch), Device())
+    assert found == (None if count is None else Parts(count, batch))
 
 
-@pytest.mark.parametrize("device", [Device(threads=3), Device(tuning=Tuning(threads=3))])
-def test_a_number_that_was_chosen_remains(device):
-    assert with_threads(device, product(1)) is device
+@pytest.mark.parametrize(("width", "count"), [(100, None), (483, None), (485, 2), (685, 4), (1000, 8)])
+def test_a_part_has_work_enough(width, count):
+    """256 * width * width operations, of which each part has 30 million."""
+    found = parts.parts_of(classifier(128, width), Device())
+    assert (found and found.count) == count
 
 
-def test_programs_have_it():
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_ranks_find_the_parts_of_one_process(ranks):
+    whole = parts.parts_of(classifier(256, 2000), Device())
+    assert whole == Parts(8, 256)
+    for width in (2000, 2):  # however small the work is: a single process of a data-parallel run has them too
+        found = parts.parts_of(classifier(256 // ranks, width), Device(), ranks)
+        assert found == Parts(8 // ranks, 256 // ranks, ranks)
+
+
+def test_neither_threads_nor_cores_change_the_parts(monkeypatch):
+    found = set()
+    for threads in (1, 2, 7, 64):
+        monkeypatch.setattr(work, "keep_freed_memory", lambda: False)
+        found.add(parts.parts_of(classifier(128, 2000), Device(threads=threads)))
+    assert found == {Parts(8, 128)}
+
+
+def test_cards_compute_whole_batches():
+    assert parts.parts_of(classifier(128, 2000), Device("GPU")) is None
+
+
+def test_a_session_has_one_thread():
     kind = TensorType(dtype.float32, (4,))
-    program = Program(lambda x: x + x, [kind], Device(), "sum")
+    program = Program(lambda x: x + x, [kind], Device(threads=5), "sum")
     assert program.session.device.workers == 1
     assert np.array_equal(program([np.ones(4, np.float32)])[0], np.full(4, 2.0))
 

@@ -70,7 +70,7 @@ def test_every_operator_that_computes_products_gains():
     gaining = {name for name, kind in REGISTRY.items() if kind.precision.name == "HALF"}
     assert gaining == {"Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput", "MatMul", "BatchMatMul"}
     exact = {name for name, kind in REGISTRY.items() if kind.precision.name == "MASTER"}
-    assert exact == {"ApplyMomentum", "SGD", "Adam", "AllReduce", "AllReduceMoments"}
+    assert exact == {"ApplyMomentum", "SGD", "Adam", "AllReduce"}
 
 
 def test_an_unknown_mode_is_told_the_nearest():

@@ -29,17 +29,15 @@ NO_GRADIENT: dict[str, tuple[int, ...]] = {
     "ReluGrad": (1,),  # only the sign of `out` is read
     "ReLU6Grad": (1,),  # only where x lies is read
     "SoftmaxCrossEntropyWithLogits": (1,),  # as in MindSpore, labels are not learnt
-    "BatchNorm": (3, 4),  # moving statistics are not learnt
-    "NormalizeChannels": (3, 4, 5),  # the gradient of x includes theirs: tests/experiment/ranks/rank_batch_norm.py
+    **dict.fromkeys(("BatchNorm", "SyncBatchNorm"), (3, 4)),  # moving statistics are not learnt
 }
 # Operators that appear only in gradients and updates: nothing differentiates them a second time.
 NOT_DIFFERENTIABLE: set[Primitive | str] = {
-    "AllReduceMoments",
     "ApplyMomentum",
-    "ChannelMoments",
     "SGD",
     "Adam",
     "BatchNormGrad",
+    "SyncBatchNormGrad",
     "GeLUGrad",
     "LayerNormGrad",
     "MaxPoolGrad",
@@ -50,6 +48,7 @@ NOT_DIFFERENTIABLE: set[Primitive | str] = {
 # Operators whose gradient is one of those above, or the output of an operator: they have no second derivative.
 ONCE_DIFFERENTIABLE = {
     "BatchNorm",
+    "SyncBatchNorm",
     "GeLU",
     "LayerNorm",
     "MaxPool",
@@ -335,28 +334,22 @@ def convolutions(batch: int | None = None, cases: Callable[[], Iterator[Geometry
         yield row(ops.Conv2DBackpropFilter(**op.common_attributes(), filter_size=w_shape), dout, x, note=note)
 
 
-def normalizations() -> Iterator[Sample]:
+def normalizations(
+    norm: type[ops.BatchNorm] = ops.BatchNorm, gradient: type[ops.BatchNormGrad] = ops.BatchNormGrad
+) -> Iterator[Sample]:
     for shape in ((8, 3), (3, 4, 5, 2), (2, 1, 3, 4), (1, 3), (1, 2, 1, 1)):  # the last two: one element per channel
         c = shape[1]
         for is_training, epsilon in itertools.product((False, True), (1e-5, 0.1)):
             note = f"{shape}-{is_training}-{epsilon}".replace(" ", "")
             operands = normal(*shape) * 2 + 3, positive(c), normal(c), normal(c), positive(c)
-            op = ops.BatchNorm(is_training, epsilon, 0.3)
+            op = norm(is_training, epsilon, 0.3)
             yield row(op, *operands, note=note)
             reserved = tuple(np.asarray(a) for a in op.kernel(*operands)[3:])
-            yield row(ops.BatchNormGrad(is_training, epsilon), normal(*shape), *operands[:2], *reserved, note=note)
+            yield row(gradient(is_training, epsilon), normal(*shape), *operands[:2], *reserved, note=note)
 
 
 def synchronized_normalizations() -> Iterator[Sample]:
-    for shape in ((8, 3), (3, 4, 5, 2), (2, 1, 3, 4), (1, 2, 1, 1), (32, 2, 4, 4)):
-        x, c, note = normal(*shape) * 2 + 3, shape[1], f"{shape}".replace(" ", "")
-        yield row(ops.ChannelMoments(), x, note=note)
-        statistics = tuple(np.asarray(a) for a in ops.ChannelMoments().kernel(x))
-        merge = ops.AllReduceMoments(x.size // c)
-        yield row(merge, *statistics, note=note)
-        mean, biased, _, share = (np.asarray(a) for a in merge.kernel(*statistics))
-        operands = x, positive(c), normal(c), mean, biased, share
-        yield row(ops.NormalizeChannels(1e-3), *operands, note=note, smooth=False)  # see NO_GRADIENT
+    yield from normalizations(ops.SyncBatchNorm, ops.SyncBatchNormGrad)
 
 
 def identities() -> Iterator[Sample]:

@@ -28,8 +28,8 @@ DENORMAL = {np.dtype(np.float32): 1e-40, np.dtype(np.float16): 1e-6}
 SUMS = (
     "AvgPool",
     "BatchNorm",
+    "SyncBatchNorm",
     "BiasAddGrad",
-    "ChannelMoments",
     "Conv2D",
     "Conv2DBackpropFilter",
     "Conv2DBackpropInput",
@@ -40,7 +40,11 @@ EXCEPTIONS = {
     ("MaxPool", "largest"): "onnxruntime begins with the lowest finite number, so that is taken for -inf",
     **dict.fromkeys([(name, "largest") for name in SUMS], "sums overflow, or not, by their order"),
     **dict.fromkeys(
-        [(name, kind) for name in ("BatchNorm", "BatchNormGrad") for kind in ("inf", "-inf")],
+        [
+            (name, kind)
+            for name in ("BatchNorm", "BatchNormGrad", "SyncBatchNorm", "SyncBatchNormGrad")
+            for kind in ("inf", "-inf")
+        ],
         "an infinite scale: (x - mean) * scale + bias, or x * slope + offset, which is inf - inf",
     ),
     **dict.fromkeys(
@@ -51,7 +55,7 @@ EXCEPTIONS = {
     ("ReluGrad", "denormal"): "the mask in one pass is a steep ramp, which is below 1 for denormals",
 }
 # Operators of operands that depend on each other: unusual ones reach them through the operators that they belong to.
-DEPENDENT = {"AllReduceMoments", "BatchNormGrad", "MaxPoolGrad"}
+DEPENDENT = {"BatchNormGrad", "SyncBatchNormGrad", "MaxPoolGrad"}
 # Functions of one operand that lose digits where they are small, in both modes.
 IMPRECISE = {"GeLU": "1 + tanh, MindSpore's formula, loses all digits below -5"}
 # In Float64 nothing overflows, and products do not underflow: the kinds in which it is an oracle.

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from runner.compile.onnx.describe import locate_errors
-from runner.compile.passes.in_parts import in_parts_by
 from runner.compile.passes.order import layout_for, pool_first, schedule_updates
 from runner.compile.passes.simplify import cse, dce, fold, freeze, merge
 from runner.core.graph import NO_GRAPHS, Graph, GraphObserver, Pass, verify
@@ -18,13 +17,7 @@ INFERENCE: tuple[Pass, ...] = (freeze, merge, fold, cse, dce, schedule_updates)
 
 def default_passes(device: Device) -> tuple[Pass, ...]:
     """The passes for a device. On a CPU the last one selects layouts; accelerators choose their own."""
-    return (*PASSES, *device_passes(device))
-
-
-def device_passes(device: Device) -> tuple[Pass, ...]:
-    """The passes after those that serve every device."""
-    layouts = layout_passes(device)
-    return (in_parts_by(device.tuning), *layouts) if layouts else ()
+    return (*PASSES, *layout_passes(device))
 
 
 def layout_passes(device: Device) -> tuple[Pass, ...]:

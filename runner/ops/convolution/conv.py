@@ -18,7 +18,8 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from runner.core.lowering import FUSED, LAST, TILED, Builder, Lowering
-from runner.core.operators import BatchRule, Gradient, Primitive, family, primitive
+from runner.core.operators import Gradient, Primitive, family, primitive
+from runner.core.parts import Axes, PartRule, Parts, each_sample
 from runner.core.precision import OperandPrecision
 from runner.core.values import Value
 from runner.host.threads import in_order
@@ -194,8 +195,8 @@ class Conv2D(Convolution):
     def lower(self, b: Builder, x: str, w: str) -> str:
         return b.node("Conv", (x, w), group=self.group, **self.windows(b.type(x).shape).onnx())
 
-    def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
-        return BatchRule((True, False), lambda _: self)
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        return each_sample(self, axes, (0, None), (0,))
 
     def lowerings(self, x: TensorType, w: TensorType) -> Sequence[Lowering]:
         batch_last_lowerings = self._batch_last_lowerings(x) if suits_batch_last(x) else ()
@@ -314,9 +315,9 @@ class Conv2DBackpropInput(Convolution):
         missing = [(p - r) % s for p, r, s in zip(windows.padded, windows.extent, windows.strides, strict=True)]
         return b.node("ConvTranspose", (dout, w), output_padding=missing, group=self.group, **windows.onnx())
 
-    def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
-        image = self.input_size[1:]
-        return BatchRule((True, False), lambda n: self.sibling(Conv2DBackpropInput, input_size=(n, *image)))
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        size = self.input_size[0] // parts.count, *self.input_size[1:]
+        return each_sample(self.sibling(Conv2DBackpropInput, input_size=size), axes, (0, None), (0,))
 
     def lowerings(self, dout: TensorType, w: TensorType) -> Sequence[Lowering]:
         batch_last_lowerings = self._batch_last_lowerings() if suits_batch_last(dout) else ()
@@ -480,8 +481,8 @@ class Conv2DBackpropFilter(Convolution):
             result = b.node("Slice", (result, b.const([0, 0]), b.const(list(self.kernel_size)), b.const([2, 3])))
         return b.node("Transpose", (result,), perm=(1, 0, 2, 3))
 
-    def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
-        return BatchRule((True, True), lambda _: self, is_sum=True)
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        return each_sample(self, axes, (0, 0), (None,))
 
     def lowerings(self, dout: TensorType, x: TensorType) -> Sequence[Lowering]:
         batch_last_lowerings = self._batch_last_lowerings(x) if suits_batch_last(x) else ()

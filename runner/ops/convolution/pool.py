@@ -14,7 +14,8 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import LAST, TILED, Builder, Lowering, physical_shape
-from runner.core.operators import BatchRule, ComposedOperator, Gradient, Primitive, family, primitive
+from runner.core.operators import ComposedOperator, Gradient, Primitive, family, primitive
+from runner.core.parts import Axes, PartRule, Parts, each_sample
 from runner.core.values import Tensor, Value
 from runner.host.threads import compute_parts, slices
 from runner.ops.array import Pad, Stack, require, require_nchw
@@ -162,8 +163,8 @@ class MaxPool(Pooling):
         nans = b.node("MaxPool", (is_nan(b, image),), kernel_shape=windows.kernel, **windows.onnx())
         return nan_where(b, nans, largest, dtype)
 
-    def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
-        return BatchRule((True,), lambda _: self)
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        return each_sample(self, axes, (0,), (0,))
 
     def lowerings(self, x: TensorType) -> Sequence[Lowering]:
         windows = self.windows(x.shape)
@@ -214,8 +215,8 @@ class MaxPoolGrad(Pooling):
         spread = b.reshape(b.node("ScatterElements", flat, axis=0, reduction="add"), size)
         return spread if size == shape else _cropped(b, spread, self.windows(shape))
 
-    def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
-        return BatchRule((True, True, True), lambda _: self)
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        return each_sample(self, axes, (0, 0, 0), (0,))
 
     def lowerings(self, x: TensorType, out: TensorType, dout: TensorType) -> Sequence[Lowering]:
         windows = self.windows(x.shape)
@@ -417,8 +418,8 @@ class AvgPool(Averaging):
             return mean
         return b.node("Mul", (mean, b.const((count / divisors).astype(dtype.numpy))))
 
-    def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
-        return BatchRule((True,), lambda _: self)
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        return each_sample(self, axes, (0,), (0,))
 
     def lowerings(self, x: TensorType) -> Sequence[Lowering]:
         return *_last_lowering(lower_mean, self.windows(x.shape), x, 1), Lowering("plain", self.lower)
@@ -456,9 +457,10 @@ class AvgPoolGrad(Averaging):
         result = b.node("ConvTranspose", (single, ones), output_padding=missing, group=1, **windows.onnx())
         return b.reshape(result, (n, c, h, w))
 
-    def batched(self, types: Sequence[TensorType]) -> BatchRule | None:
-        counted, image = self.count_include_pad, self.x_shape[1:]
-        return BatchRule((True,), lambda n: self.sibling(AvgPoolGrad, count_include_pad=counted, x_shape=(n, *image)))
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        counted, (batch, *image) = self.count_include_pad, self.x_shape
+        shape = batch // parts.count, *image
+        return each_sample(self.sibling(AvgPoolGrad, count_include_pad=counted, x_shape=shape), axes, (0,), (0,))
 
     def lowerings(self, dout: TensorType) -> Sequence[Lowering]:
         x = dout.with_shape(*self.x_shape)

@@ -12,6 +12,7 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.lowering import Builder
 from runner.core.operators import Gradient, Primitive, family, primitive
+from runner.core.parts import Axes, PartRule, Parts, each_sample
 from runner.core.values import Tensor, Value
 from runner.ops.array import Cast, Reshape, Transpose, require
 from runner.ops.indexing.gather import UnsortedSegmentSum
@@ -39,6 +40,9 @@ class Resizing(Primitive):
     def infer(self, x: TensorType) -> TensorType:
         require(x.ndim == 4, "needs images (N, C, H, W)", x=x)
         return x.with_shape(*x.shape[:2], *self.size)
+
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        return each_sample(self, axes, (0,), (0,))
 
     def positions(self, shape: Shape, axis: int) -> np.ndarray:
         """Where the rows (axis 2) or columns (3) of the result are in the image. In Float32, as in MindSpore."""

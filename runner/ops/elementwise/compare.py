@@ -135,6 +135,7 @@ class Minimum(Extremum):
 class Select(Primitive):
     """x where the condition (Bool) holds, else y; all of one shape after broadcasting."""
 
+    elementwise: ClassVar = True
     computes: ClassVar = False
     wider: ClassVar = {**ORDERED, dt.uint64: dt.int64}
 
@@ -263,6 +264,7 @@ class Invert(Unary):
 class FloatTest(Primitive):
     """Base: Bool for each element, a constant for whole numbers and Bool."""
 
+    elementwise: ClassVar = True
     is_flat: ClassVar = True
     ufunc: ClassVar[Any]
 

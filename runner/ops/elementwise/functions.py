@@ -11,7 +11,7 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import Builder
-from runner.core.operators import Gradient, primitive
+from runner.core.operators import KERNEL, LOWERING, Gradient, primitive
 from runner.core.precision import OperandPrecision
 from runner.core.values import Value
 from runner.ops.elementwise.arithmetic import Exp, Reciprocal, Rsqrt, Slope, Smooth, SmoothBinary, Sqrt, Unary
@@ -40,10 +40,14 @@ class Cos(Unary):
 
 
 class Angular(Smooth):
-    """Base: functions that lose digits in Float16."""
+    """Base: functions that lose digits in Float16, and that numpy and onnxruntime have from the C library.
+
+    onnxruntime computes some of them itself, but not the last elements, which do not fill a vector.
+    """
 
     precision: ClassVar = OperandPrecision.SINGLE
     flops_each: ClassVar = 4
+    depends_on_libc: ClassVar = (KERNEL, LOWERING)
 
 
 @primitive
@@ -144,6 +148,7 @@ class Atan2(SmoothBinary):
     precision: ClassVar = OperandPrecision.SINGLE
     flops_each: ClassVar = 4
     floats_only: ClassVar = True
+    depends_on_libc: ClassVar = (KERNEL, LOWERING)
     ufunc: ClassVar = np.arctan2
 
     def slopes(self, x: Value, y: Value, out: Value) -> tuple[Slope, Slope]:
@@ -215,6 +220,7 @@ class Expm1(Smooth):
 
     precision: ClassVar = OperandPrecision.SINGLE
     flops_each: ClassVar = 4
+    depends_on_libc: ClassVar = (KERNEL,)
     ufunc: ClassVar = np.expm1
 
     def slope(self, x: Value, y: Value) -> Value:
@@ -232,6 +238,7 @@ class Log1p(Smooth):
 
     precision: ClassVar = OperandPrecision.SINGLE
     flops_each: ClassVar = 4
+    depends_on_libc: ClassVar = (KERNEL,)
     ufunc: ClassVar = np.log1p
 
     def slope(self, x: Value, y: Value) -> Value:
@@ -256,6 +263,7 @@ class Erf(Smooth):
 
     precision: ClassVar = OperandPrecision.SINGLE
     flops_each: ClassVar = 4
+    depends_on_libc: ClassVar = (KERNEL,)
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(_erf(x), x.dtype)
@@ -270,6 +278,7 @@ class Erfc(Smooth):
 
     precision: ClassVar = OperandPrecision.SINGLE
     flops_each: ClassVar = 4
+    depends_on_libc: ClassVar = (KERNEL,)
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(_erfc(x), x.dtype)

@@ -11,6 +11,7 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.lowering import Builder
 from runner.core.operators import Gradient, Primitive, primitive
+from runner.core.parts import Axes, PartRule, Parts, apart_from, each_sample, replaced
 from runner.core.precision import OperandPrecision
 from runner.core.values import Tensor, Value
 from runner.ops.array import Transpose, require
@@ -55,6 +56,10 @@ class OneHot(Primitive):
         values = np.array([self.off_value, self.on_value], self.dtype.numpy)
         return np.moveaxis(values[hit.astype(np.intp)], -1, self._at(indices.ndim))
 
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        (axis,) = axes
+        return None if axis is None else PartRule(self, (axis,), (axis + (self._at(types[0].ndim) <= axis),))
+
     def lower(self, b: Builder, indices: str) -> str:
         # Not the OneHot of ONNX, where negative numbers count from the end; onnxruntime lacks it for most types.
         on, off = (b.const(np.array(value, self.dtype.numpy)) for value in (self.on_value, self.off_value))
@@ -88,6 +93,15 @@ class Gather(Primitive):
 
     def kernel(self, params: np.ndarray, indices: np.ndarray) -> np.ndarray:
         return np.take(params, indices, axis=self.axis)
+
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        (axis, rows), (params, indices) = axes, types
+        at = self.axis % params.ndim
+        if axis is None and rows is not None:
+            return PartRule(self, (None, rows), (at + rows,))
+        if axis is None or rows is not None or axis == at:
+            return None
+        return PartRule(self, (axis, None), (axis + (indices.ndim - 1) * (axis > at),))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         params, indices = inputs
@@ -127,6 +141,13 @@ class UnsortedSegmentSum(Primitive):
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return inputs[0].size
+
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        """Terms of sums over the rows; where the sums are larger than the rows, adding them would take longer."""
+        axis, segment_ids = axes[0], types[1]
+        if axis is None or axis >= segment_ids.ndim or self.num_segments > segment_ids.size:
+            return None
+        return each_sample(self, axes, (axis, axis), (None,))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return Gather(0)(douts[0], inputs[1]), None
@@ -171,11 +192,20 @@ class GatherD(Primitive):
     def kernel(self, x: np.ndarray, index: np.ndarray) -> np.ndarray:
         return np.take_along_axis(_cut(x, index.shape, self.dim), index.astype(np.int64), self.dim)
 
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        return apart_from(self, types, axes, [self.dim]) if _equal_beside(self.dim, *types) else None
+
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return GatherDGrad(self.dim, inputs[0].shape)(douts[0], inputs[1]), None
 
     def lower(self, b: Builder, x: str, index: str) -> str:
         return b.node("GatherElements", (x, index), axis=self.dim)
+
+
+def _equal_beside(dim: int, x: TensorType, index: TensorType) -> bool:
+    """Whether the axes beside `dim` have the same lengths."""
+    lengths = zip(x.shape, index.shape, strict=True)
+    return all(n == m for k, (n, m) in enumerate(lengths) if k != dim % x.ndim)
 
 
 def _cut(x: np.ndarray, shape: Shape, dim: int) -> np.ndarray:
@@ -205,6 +235,13 @@ class GatherDGrad(Primitive):
         places[self.dim] = index
         np.add.at(result, tuple(places), dout)
         return result
+
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        x = types[0].with_shape(*self.x_shape)
+        part = apart_from(self, types, axes, [self.dim]) if _equal_beside(self.dim, x, types[1]) else None
+        if part is None or (axis := part.results[0]) is None:
+            return None
+        return dataclasses.replace(part, op=GatherDGrad(self.dim, replaced(self.x_shape, axis, parts)))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return GatherD(self.dim)(douts[0], inputs[1]), None
@@ -318,6 +355,9 @@ class Ordering(Primitive):
             order = np.argsort(keys, axis, kind="stable")
         order = np.take(order, range(count), axis)
         return np.take_along_axis(x, order, axis), order.astype(np.int32)
+
+    def part(self, types: Sequence[TensorType], axes: Axes, parts: Parts) -> PartRule | None:
+        return apart_from(self, types, axes, [self.order(types[0])[0]], 2)
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return inputs[0].size

@@ -213,7 +213,7 @@ def test_dce_keeps_updates_inputs_and_half_used_operators():
 def test_the_passes_that_run():
     assert [p.__name__ for p in PASSES] == ["fold", "cse", "dce", "pool_first", "schedule_updates"]
     assert default_passes(Device())[: len(PASSES)] == PASSES
-    assert [p.__name__ for p in default_passes(Device())[len(PASSES) :]] == ["in_parts", "layout"]
+    assert [p.__name__ for p in default_passes(Device())[len(PASSES) :]] == ["layout"]
 
 
 def test_a_pass_that_breaks_a_graph_is_found_out():
