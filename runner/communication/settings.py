@@ -98,7 +98,7 @@ _SETTINGS = {
     "enable_parallel_optimizer": _fixed(False),
     "grad_accumulation_step": _fixed(1, low=1),
     "all_reduce_fusion_config": _Setting(None, tuple, Rule(validate=validate_indices)),
-    "sync_batch_norm": _Setting(False, bool),  # not in MindSpore, which has a layer for it
+    "sync_batch_norm": _Setting(True, bool),  # not in MindSpore, which has a layer for it
     "communi_parallel_mode": _fixed(
         "all_group_parallel", choices=("all_group_parallel", "same_server_group_parallel", "no_group_parallel")
     ),
@@ -118,9 +118,9 @@ def set_auto_parallel_context(**settings: Any) -> None:
     `parameter_broadcast` bool, whether all ranks start with the parameters of the first one ·
     `all_reduce_fusion_config` the indices of parameters at which a new bucket of gradients begins (default: one
     bucket) · `sync_batch_norm` bool, whether layers BatchNorm1d and BatchNorm2d train with the statistics of all ranks
-    (default False). The other keys of MindSpore belong to unsupported modes: only their defaults are allowed.
+    (default True). The other keys of MindSpore belong to unsupported modes: only their defaults are allowed.
     Raises ConfigError (a ValueError), also for a change of a setting that an existing cell was built with: the step
-    cell of a training (`Model` with an optimizer, `nn.TrainOneStepCell`), or for `sync_batch_norm` a BatchNorm layer.
+    cell of a training (`Model` with an optimizer, `nn.TrainOneStepCell`).
     """
     made = {name: _checked(name, value) for name, value in settings.items()}
     changed = {name for name, value in made.items() if value != _PRESENT.get()[name]}
@@ -165,12 +165,9 @@ def reduces_gradients(step: Any) -> bool:
     return is_data_parallel()
 
 
-def synchronizes_batch_norm(layer: Any) -> bool:
-    """Whether a batch normalisation layer that is being built trains with the statistics of all ranks; this can no
-    longer change."""
-    is_set = bool(_PRESENT.get()["sync_batch_norm"])
-    _built_with[layer] = ("sync_batch_norm", "parallel_mode") if is_set else ("sync_batch_norm",)
-    return is_set and is_data_parallel()
+def synchronizes_batch_norm() -> bool:
+    """Whether batch normalisation layers train with the statistics of all ranks."""
+    return bool(_PRESENT.get()["sync_batch_norm"]) and is_data_parallel()
 
 
 @contextmanager

@@ -23,17 +23,17 @@ import numpy as np
 
 from runner.communication.heartbeat import Heartbeat
 from runner.core.current import Current
+from runner.core.parts import added
 from runner.errors import ConfigError, TrainingError
 from runner.host.console import LOG
 from runner.host.process import launched
 
-# Sums over all ranks in the order of ranks: the same bits on every rank and in every run.
+# Sums over all ranks in one order: the same bits on every rank and in every run, and those of one process.
 #
 # MPI libraries may add in any order, and do so differently (three libraries give two results for the sum of four
-# ranks). Here every rank receives the parts of all others and adds them in the order of ranks, with messages from rank
-# to rank: of a small bucket all of it, of a larger one a piece, whose sum it sends to all. Among very many ranks those
-# messages would take longer than their bytes; then ranks are rows of a grid, and the sums of rows are added in the
-# order of rows.
+# ranks). Here every rank receives the parts of all others and adds them in pairs (`core.parts.added`), with messages
+# from rank to rank: of a small bucket all of it, of a larger one a piece, whose sum it sends to all. Among very many
+# ranks those messages would take longer than their bytes; then ranks are rows of a grid: columns are added, then rows.
 
 PIECE_BYTES = 4 << 20  # of a segment; 1 to 8 MiB take the same time here, and fewer are fewer messages
 WHOLE_BYTES = 256 << 10  # that a rank sends of a small bucket
@@ -176,10 +176,11 @@ class PiecewiseSum(OrderedSum):
 
 
 def add(parts: Sequence[np.ndarray], total: np.ndarray) -> None:
-    """Into `total` the sum of the parts of two or more ranks, in their order."""
-    np.add(parts[0], parts[1], out=total)
-    for part in parts[2:]:
-        np.add(total, part, out=total)
+    """Into `total` the sum of the parts of two or more ranks, as `added` adds those of one process."""
+    if len(parts) == 2:
+        np.add(parts[0], parts[1], out=total)
+    else:
+        total[...] = added(parts, np.add)
 
 
 def segments(flat: np.ndarray, ranks: int) -> Iterator[list[np.ndarray]]:
@@ -192,9 +193,10 @@ def segments(flat: np.ndarray, ranks: int) -> Iterator[list[np.ndarray]]:
 
 
 class GridSum(PiecewiseSum):
-    """A piecewise sum of a row of ranks, whose pieces are added with those of other rows before they are shared.
+    """A piecewise sum of a column of ranks, whose pieces are added with those of other columns before they are shared.
 
-    Of R rows of C ranks, a rank sends 2 (R + C - 2) messages for each segment instead of 2 (R C - 1).
+    Of R rows of C ranks, a rank sends 2 (R + C - 2) messages for each segment instead of 2 (R C - 1). Columns are
+    first: so the order of powers of two is that of a single sum.
     """
 
     def _share(self, sums: Sequence[np.ndarray]) -> None:
@@ -202,8 +204,9 @@ class GridSum(PiecewiseSum):
 
     def _end(self) -> None:
         own = [sums[self.place] for sums in self.sums]
-        column = range(self.messages.rank % self.size, self.messages.size, self.size)
-        inner = among(self.messages, self.scratch, own, self.number, column)
+        columns = self.messages.size // self.size
+        first = self.messages.rank // columns * columns
+        inner = among(self.messages, self.scratch, own, self.number, range(first, first + columns))
         for piece, total in zip(own, inner.result(), strict=True):
             piece[...] = total
         for sums in self.sums:
@@ -216,8 +219,8 @@ def ordered_sum(messages: Messages, scratch: Scratch, arrays: Sequence[np.ndarra
     rows, columns = grid(messages.size)
     if rows == 1 or _is_small(arrays, messages.size):
         return among(messages, scratch, arrays, number, range(messages.size))
-    first = messages.rank // columns * columns
-    return GridSum(messages, scratch, arrays, number, range(first, first + columns))
+    column = range(messages.rank % columns, messages.size, columns)
+    return GridSum(messages, scratch, arrays, number, column)
 
 
 def among(
@@ -261,7 +264,7 @@ class World:
         """Start the sum of these arrays, which `summed` will finish: communication overlaps with computation."""
 
     def summed(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The sums over all ranks, added in the order of ranks: the same bits on every rank and in every run.
+        """The sums over all ranks, added as `core.parts.added` does: the same bits on every rank and in every run.
 
         The arrays have one element type, and the same shapes on all ranks.
         """

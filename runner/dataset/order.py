@@ -179,10 +179,10 @@ class VariedBatches(DerivedOrder):
 
 
 class Divided(DerivedOrder):
-    """One of `parts` parts of every batch, for the ranks of a data-parallel run; their sizes differ by at most one row.
+    """One of `parts` parts of every batch, for the ranks of a data-parallel run: row i is dealt to part i mod `parts`.
 
-    `is_even`: whether all parts of every batch have the same size. Raises ConfigError when a batch, or a short one at
-    the end, has fewer rows than there are parts.
+    Their sizes differ by at most one row. `is_even`: whether all parts of every batch have the same size. Raises
+    ConfigError when a batch, or a short one at the end, has fewer rows than there are parts.
     """
 
     def __init__(self, inner: Order, parts: int, part: int) -> None:
@@ -195,23 +195,11 @@ class Divided(DerivedOrder):
             about = {"batch_size": rows, "ranks": parts, "allowed": f"{parts} and more"}
             hint = None if rows == inner.batch_size else short
             raise ConfigError("a batch has fewer rows than there are ranks", **about, hint=hint)
-        self.batch_size = len(range(*self._bounds(inner.batch_size or 1)))
-
-    def _bounds(self, rows: int) -> tuple[int, int]:
-        """Where this part of a batch of `rows` rows begins and ends; the first parts have the rows that are left."""
-        share, left = divmod(rows, self.parts)
-        begin = self.part * share + min(self.part, left)
-        return begin, begin + share + (self.part < left)
+        self.batch_size = len(range(part, inner.batch_size or 1, parts))
 
     def visits(self, epoch: int) -> np.ndarray:
         """[count, size of the part]."""
-        batches = self.inner.visits(epoch)
-        begin, end = self._bounds(batches.shape[1])
-        own: np.ndarray = batches[:, begin:end].copy()
-        for k in np.flatnonzero(batches[:, -1] == NO_VISIT):
-            begin, end = self._bounds(int((batches[k] != NO_VISIT).sum()))
-            own[k] = NO_VISIT
-            own[k, : end - begin] = batches[k, begin:end]
+        own: np.ndarray = self.inner.visits(epoch)[:, self.part :: self.parts].copy()
         return own
 
 

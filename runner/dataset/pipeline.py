@@ -448,8 +448,8 @@ class Dataset(KeywordNames):
     def divided(self, parts: int, part: int) -> "Dataset":
         """One of `parts` parts of every batch, for a rank of a data-parallel run; to be called after `batch`.
 
-        The parts of a batch are disjoint and cover it; their sizes differ by at most one row. Raises ConfigError when a
-        batch has fewer rows than `parts`.
+        Row i of a batch belongs to part i mod `parts`, so their sizes differ by at most one row. Raises ConfigError
+        when a batch has fewer rows than `parts`.
         """
         if self._order.batch_size is None:
             raise ConfigError("only batches can be divided", argument="parts", value=parts, repair="batch first")

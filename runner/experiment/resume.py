@@ -15,9 +15,9 @@ from runner.config.groups.services import DataParallel
 from runner.config.schema import RunRequest, plain
 from runner.errors import ConfigError, raise_all
 from runner.experiment import launch, observers, script, sweep
-from runner.experiment.manifest import cores_of, naming_code_of
+from runner.experiment.manifest import naming_code_of
 from runner.experiment.ranks.processes import on_all_ranks, processes_of
-from runner.host import json
+from runner.host import arithmetic, json
 from runner.host.process import launched, only_run, stopped_by_signals
 from runner.validation.paths import ALLOWED, path_problem
 from runner.validation.rules import show
@@ -65,6 +65,7 @@ def resume(
     record = json.read_optional(Path(folder) / rundir.MANIFEST)
     with stopped_by_signals(), naming_code_of(Path(folder), record):
         request = on_all_ranks(lambda: _request(Path(folder), lines, force, given_code))
+        arithmetic.require(request.config.exact)
         named = {"run directory": str(request.folder)}
         with processes_of(request.config, request.folder, named) as ranks:
             return ranks.run(observers.with_directories(request, ranks.first), launch.execute_recorded)
@@ -82,7 +83,7 @@ def _request(place: Path, lines: Sequence[str], force: bool, given_code: Sequenc
     if not isinstance(config.parallel, DataParallel):
         _check_one_process(place, "the run has a single process (parallel=stand_alone)")
     named = config, place, status.get("experiment"), plain(config), tuple(lines)
-    return RunRequest(*named, resume=True, force=force, cores=cores_of(place))
+    return RunRequest(*named, resume=True, force=force)
 
 
 def _check_one_process(place: Path, what: str) -> None:

@@ -23,6 +23,7 @@ from runner.config.groups.services import (
     requested_dump,
 )
 from runner.config.schema import CheckpointSettings, Expectation, RunConfig, RunRequest, names_of
+from runner.core.dependence import NOTES
 from runner.core.graph import NO_VALUES, GraphObserver, ValueObserver
 from runner.errors import MismatchError, TrainingError
 from runner.experiment import observers, results
@@ -75,9 +76,11 @@ def run(request: RunRequest) -> dict[str, Any]:
                     description.before = _read(network, lambda: _restore(request, description, journal))
                     values_observer.rewind(int(description.before.get("global_step", 0)))
                 metrics = MetricsJournal(journal)
-                cb_params = _train(request, description, step_graph, metrics)
+                manifest = ManifestWriter(folder / rundir.MANIFEST, description.manifest)
+                cb_params = _train(request, description, [manifest, step_graph], metrics)
                 is_evaluated = config.eval.every != "never"
                 values = final_evaluation(experiment, folder, metrics, cb_params) if is_evaluated else {}
+                manifest.complete()
         results.write_networks(experiment, folder)
     return conclude(request, description.summary(cb_params, values), values)
 
@@ -118,7 +121,7 @@ def _read(network: nn.Cell, read: Callable[[], Any]) -> Any:
 @contextmanager
 def run_environment(config: RunConfig) -> Iterator[None]:
     """Inside, the seed and the context of a run are set. Raises BusyError while another thread executes a run."""
-    with only_run(), context.preserved(), random_counter().preserved(), seed.preserved():
+    with only_run(), context.preserved(), random_counter().preserved(), seed.preserved(), NOTES.apart():
         seed.set_seed(config.seed)
         names = config.reserve_class_name_in_scope
         context.set_context(mode=MODES[config.mode], reserve_class_name_in_scope=names)
@@ -217,13 +220,12 @@ def _restore(request: RunRequest, description: RunDescription, journal: Journal)
 
 
 def _train(
-    request: RunRequest, description: RunDescription, step_graph: StepGraphWriter, metrics: MetricsJournal
+    request: RunRequest, description: RunDescription, writers: Sequence[Callback], metrics: MetricsJournal
 ) -> CallbackParameters:
     settings, monitor, experiment = request.config.checkpoint, RunMonitor(), description.experiment
     with Interruption() as interruption:
         configured = list(_configured(request, experiment))
-        manifest = ManifestWriter(request.folder / rundir.MANIFEST, description.manifest)
-        callbacks: list[Callback] = [description.stopwatch, monitor, metrics, *configured, manifest, step_graph]
+        callbacks: list[Callback] = [description.stopwatch, monitor, metrics, *configured, *writers]
         if request.config.eval.every == "epoch":
             callbacks.append(Evaluation(experiment, metrics))
         signals: Signals = interruption

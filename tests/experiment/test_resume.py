@@ -301,14 +301,14 @@ def on_cores(monkeypatch, number: int) -> None:
     monkeypatch.setattr(machine, "cpu_limit", lambda root=None: None)
 
 
-# A batch of which a step keeps two threads busy: onnxruntime divides its sums by their number.
+# A batch whose parts keep several threads busy.
 BUSY = ("mode=graph", "dataset=synthetic", "dataset.num_samples=1024", "dataset.batch_size=256", "epochs=4")
 BUSY_STEPS = (*BUSY, "callbacks=quiet", "checkpoint.every_steps=4", "eval.every=epoch")
 
 
 @pytest.mark.parametrize("sink", ["dataset_sink_mode=false", "sink_size=-1"])
-@pytest.mark.parametrize(("first", "then"), [(2, 1), (1, 2)])
-def test_a_run_that_is_resumed_on_other_cores_keeps_its_threads(tmp_path, monkeypatch, caplog, first, then, sink):
+@pytest.mark.parametrize(("first", "then"), [(2, 1), (1, 3)])
+def test_a_run_that_is_resumed_on_other_cores_ends_with_the_same_bytes(tmp_path, monkeypatch, first, then, sink):
     def execute(folder: str) -> None:
         runner.run([*BUSY_STEPS, sink, f"hydra.run.dir={tmp_path / folder}"])
 
@@ -317,7 +317,7 @@ def test_a_run_that_is_resumed_on_other_cores_keeps_its_threads(tmp_path, monkey
     expected = traces(tmp_path / "whole")
     on_cores(monkeypatch, then)
     execute("others")
-    assert traces(tmp_path / "others") != expected  # otherwise this test shows nothing
+    assert traces(tmp_path / "others") == expected
     on_cores(monkeypatch, first)
     with monkeypatch.context() as patch:
         die_at(patch, 6, "metrics.jsonl")
@@ -327,18 +327,17 @@ def test_a_run_that_is_resumed_on_other_cores_keeps_its_threads(tmp_path, monkey
     resume(tmp_path / "killed")
     assert traces(tmp_path / "killed") == expected
     manifests = [json.loads((tmp_path / name / "manifest.json").read_text()) for name in ("whole", "killed")]
-    assert [(found["cores"], found["threads"]) for found in manifests] == [([first], first)] * 2
-    assert f"usable cores: {first} where the run began, {then} here" in caplog.text
+    assert [found["threads"] for found in manifests] == [first, then]
 
 
-def test_threads_of_the_user_are_those_of_a_resumed_run(tmp_path, monkeypatch):
-    """They need --force, as any key that bits depend on."""
+def test_a_resumed_run_may_have_other_threads(tmp_path, monkeypatch):
     on_cores(monkeypatch, 2)
+    runner.run([*BUSY_STEPS, "max_steps=6", f"hydra.run.dir={tmp_path / 'whole'}"])
     runner.run([*BUSY_STEPS, "max_steps=4", f"hydra.run.dir={tmp_path / 'run'}"])
-    with pytest.raises(ConfigError, match=r"device\.threads"):
-        resume(tmp_path / "run", ["max_steps=6", "device.threads=3"])
-    resume(tmp_path / "run", ["max_steps=6", "device.threads=3"], force=True)
+    resume(tmp_path / "run", ["max_steps=6", "device.threads=3"])
     assert json.loads((tmp_path / "run/manifest.json").read_text())["threads"] == 3
+    arrays = [state.newest(tmp_path / name / "checkpoints", "CKP")[0].arrays for name in ("run", "whole")]
+    assert all(np.array_equal(array, arrays[1][name]) for name, array in arrays[0].items())
 
 
 def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(tmp_path, caplog):

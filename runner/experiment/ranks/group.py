@@ -89,8 +89,7 @@ class RankGroup:
         """The whole run on the first rank; on the others the training, without a summary."""
         self.place = request.folder
         with start_up.failures_shared(self.world, first_leads=True):
-            if len(cores := request.cores) != self.world.size:  # those of a run that continues are kept
-                cores = tuple(start_up.exchange(self.world, max(1, usable_cores() // self.world.local_size)))
+            cores = tuple(start_up.exchange(self.world, max(1, usable_cores() // self.world.local_size)))
             config = of_rank(request.config, self.world, cores[self.world.rank])
             request = replace(request, config=config, cores=cores)
             if not request.config.session.graph_run_mode:  # nothing is trained: the others have nothing to do

@@ -15,7 +15,6 @@ from runner.errors import RunnerError, unexpected
 from runner.experiment import ranks
 from runner.host.console import LOG
 from runner.host.json import flat
-from runner.host.machine import as_on_cores
 from runner.host.process import die_of, launched, stop_text
 
 T = TypeVar("T")
@@ -31,12 +30,8 @@ class OneProcess:
         return compute()
 
     def run(self, request: RunRequest, work: Callable[[RunRequest], dict[str, Any]]) -> dict[str, Any]:
-        """Execute this rank's part of a run; `work` is that of the first rank, and returns the summary.
-
-        A run that continues divides its work as it did before, whatever cores there are now: the bits depend on it.
-        """
-        with as_on_cores(None if request.config.device.threads else next(iter(request.cores), None)):
-            return work(request)
+        """Execute this rank's part of a run; `work` is that of the first rank, and returns the summary."""
+        return work(request)
 
 
 @contextmanager

@@ -10,7 +10,8 @@ from ranks import Several, environment
 
 from runner import Model, cli, context, nn, ops
 from runner.communication import get_group_size, get_rank, init, settings as fusion, world
-from runner.compile.split_at_collectives import split
+from runner.compile.divided_session import DividedSession
+from runner.compile.parts import DividedGraph
 from runner.core.interpreter import Eager
 from runner.core.precision import policy, use_precision
 from runner.core.trace import trace
@@ -115,12 +116,11 @@ def test_the_graph_is_cut_where_ranks_meet(several):
     net = Line()
     cell = nn.TrainOneStepCell(net, nn.Momentum(net.trainable_params(), 0.1, 0.9))
     graph = trace(cell.construct, [TensorType.of(X), TensorType.of(Y)], "step")
-    first, second = split(graph)
-    assert [node.op.name for node in first.collectives] == ["AllReduce", "AllReduce"]
-    assert second.collectives == ()
-    assert {node.op.name for node in second.graph.nodes} == {"ApplyMomentum"}
-    assert len(first.graph.nodes) + len(second.graph.nodes) + 2 == len(graph.nodes)
-    assert all(part.graph.parameters == {} for part in (first, second))
+    first, second = DividedGraph(graph, None).segments
+    assert [node.op.name for node in first.exchanges] == ["AllReduce", "AllReduce"]
+    assert second.exchanges == []
+    assert {node.op.name for node in second.whole} == {"ApplyMomentum"}
+    assert len(first.whole) + len(second.whole) + 2 == len(graph.nodes)
 
 
 def test_two_meetings_one_after_the_other(several):
@@ -167,8 +167,9 @@ def test_collectives_have_the_order_of_the_network(several):
             return ops.AllReduce()(x + 1.0), ops.AllReduce("mean")(x + 2.0)
 
     graph = trace(Two().construct, [TensorType.of(X)], "two")
-    parts = split(replace(graph, nodes=_swapped(graph)))
-    assert [node.op.op for part in parts for node in part.collectives] == ["sum", "mean"]
+    division = DividedGraph(replace(graph, nodes=_swapped(graph)), None)
+    turns = DividedSession(division, context.device(), optimize=False).turns
+    assert [node.op.op for turn in turns for node, *_ in turn.kernels] == ["sum", "mean"]
 
 
 def _swapped(graph):
@@ -192,7 +193,8 @@ def test_rows_of_ranks_are_weights(several, kind, scaled):
     )
     step = EagerStep(cell, "step") if kind == "pynative" else GraphStep(cell, context.device(), "step")
     step([X, Y])
-    rows, gradients, loss = [told for told in several.told if not isinstance(told, str)]
+    rows, *others = [told for told in several.told if not isinstance(told, str)]
+    loss, gradients = sorted(others, key=len)
     assert rows[0] == 2.0  # the sum is 8: a mean of 8 / 3, so this rank weighs 3 / 4
     of_w, of_b, of_loss = by_hand()
     scale = 4.0 if scaled else 1.0
@@ -225,13 +227,20 @@ def test_synchronized_layers_in_one_process(kind, x):
         np.testing.assert_array_equal(EagerStep(layer, "step")([x])[0], EagerStep(usual, "step")([x])[0])
 
 
-def test_the_setting_is_that_of_new_layers():
-    context.set_auto_parallel_context(parallel_mode="data_parallel", sync_batch_norm=True)
-    layer = nn.BatchNorm2d(2)
-    context.reset_auto_parallel_context()
-    assert (layer.synchronous, nn.BatchNorm2d(2).synchronous) == (True, False)
-    context.set_auto_parallel_context(sync_batch_norm=True)  # without data parallelism
-    assert not nn.BatchNorm2d(2).synchronous
+@pytest.mark.parametrize(
+    ("settings", "exchanges"),
+    [
+        ({}, False),
+        ({"sync_batch_norm": True}, False),
+        ({"parallel_mode": "data_parallel"}, True),
+        ({"parallel_mode": "data_parallel", "sync_batch_norm": False}, False),
+    ],
+)
+def test_whose_statistics(several, settings, exchanges):
+    """Those of the batches of all ranks, unless they train by themselves or the setting says so."""
+    context.set_auto_parallel_context(**settings)
+    EagerStep(nn.BatchNorm1d(2).set_train(), "step")([X])
+    assert bool(several.told) == exchanges
 
 
 def test_float16_gradients_travel_as_float32(several):
