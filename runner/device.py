@@ -64,17 +64,11 @@ class Tuning(Frozen):
     """The fastest measured configuration of a graph on the CPU (`session.auto_tune_mode`); the default is untuned.
 
     `forms` are pairs of operator and lowering form, in the notation of the layout pass; without `placed`, onnxruntime
-    optimises the plain graph instead. `threads` is the number of threads per operator (0: default); idle ones spin
-    always, while a step is running, or never (`spins`). `block_base` divides an operator's work into blocks of
-    decreasing size (0: equal blocks). Large batches are computed in parts of `images` (0: as many as fit the cache).
+    optimises the plain graph instead.
     """
 
     forms: tuple[tuple[str, str], ...] = ()
     placed: bool = True
-    threads: int = 0
-    spins: str = "always"
-    block_base: int = 0
-    images: int = 0
 
 
 UNTUNED = Tuning()
@@ -85,7 +79,7 @@ class DeviceSettings(Frozen):
 
     target: str = key("CPU", choices=tuple(BACKENDS), fold=True)  # device of graph mode
     id: int = key(0, low=0, high=MAX_ID)  # number of the device
-    threads: int = key(0, low=0, high=MAX_THREADS)  # CPU threads; 0: as many as the work keeps busy, at most all cores
+    threads: int = key(0, low=0, high=MAX_THREADS)  # CPU threads, which never change a result; 0: as many as cores
     allow_fallback: bool = False  # use the CPU, with a warning, if the device does not work
     tf32: bool = False  # GPU: convolutions and products of Float32 on tensor cores, which read 10 bits of each fraction
 
@@ -133,8 +127,8 @@ class Device(DeviceSettings):
 
     @property
     def workers(self) -> int:
-        """The maximal number of threads per operator; a graph may keep fewer busy (`compile.work`)."""
-        return self.threads or self.tuning.threads or usable_cores()
+        """The number of threads that compute parts of a batch at once."""
+        return self.threads or usable_cores()
 
     @property
     def notes(self) -> tuple[str, ...]:

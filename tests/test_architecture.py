@@ -124,9 +124,9 @@ REFERENCE_HAS_BOTH = (
 FUNCTION_LINES = 40
 # Lines of code in `runner/` (no blanks, comments and docstrings), a ratchet: it falls with the code, and rises only in
 # a commit that says what the new lines are for.
-CODE_LINES, SLACK = 54_600, 400
+CODE_LINES, SLACK = 55_500, 400
 # Bases with exactly one subclass: a class that is cut in two so that it stands in two places.
-SINGLE_SUBCLASSES = 18
+SINGLE_SUBCLASSES = 20
 # What is longer, and why it is better so.
 LONG_FUNCTIONS: dict[str, str] = {}
 _MODULE_NAME = re.compile(r"(?:runner|models)(?:\.\w+)+(?::\w+)?")

@@ -12,6 +12,7 @@ from tables import table
 
 import runner
 from runner import Model, Tensor, cli, context, nn
+from runner.core.dependence import NOTES
 from runner.dataset import NumpySlicesDataset
 from runner.errors import ConfigError, ShapeError
 from runner.experiment.predict import predict
@@ -162,6 +163,23 @@ def test_two_axes_can_be_the_batch(tmp_path):
         wanted = ((np.moveaxis(stock, axis, 0) - target) ** 2).mean()
         made = run(tmp_path / str(axis), path, "graph", rows, target, "loss=mse", f"network.batch_axis={axis}")
         assert made[0] == pytest.approx(float(wanted), rel=1e-5)
+
+
+def test_a_trial_of_an_axis_is_no_part_of_a_run(tmp_path):
+    """Its kernels are not what the run computes."""
+    made = model(
+        [node("Tan", ["x"], ["e"]), node("MatMul", ["e", "w"], ["y"])],
+        {"x": [T, "n1", H]},
+        ["y"],
+        {"w": WEIGHTS["f.weight"].T},
+    )
+    with NOTES.apart():
+        network = OnnxNetwork(str(saved(tmp_path / "m.onnx", made)))
+        network.attach_data([TensorType.of(np.zeros((N, T, H), np.float32))])
+        assert network.batch_axes == (1,)
+        assert NOTES.names == set()
+        network(Tensor(np.ones((N, T, H), np.float32)))
+        assert NOTES.names == {"Tan"}
 
 
 def test_an_axis_that_cannot_be_the_batch(tmp_path):

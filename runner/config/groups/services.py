@@ -512,7 +512,7 @@ class DataParallel(Frozen):
     global_rank: int | None = key(None, low=0, high=4095)  # rank of this process; null: that of mpirun
     gradients_mean: bool = False  # mean of the gradients instead of their sum
     parameter_broadcast: bool = False  # initialise all ranks with the parameters of rank 0
-    sync_batch_norm: bool = False  # batch normalization with the statistics of all ranks
+    sync_batch_norm: bool = True  # batch normalization with the statistics of all ranks
     all_reduce_fusion_config: tuple[int, ...] | None = key(None, validate=validate_indices)  # null: one bucket
     timeout_seconds: float = key(300.0, above=0, high=MAX_COUNT)  # wait of processes for each other at start and end
     heartbeat_minutes: float = key(10.0, above=0, high=MAX_COUNT)  # silence of a process after which the run fails

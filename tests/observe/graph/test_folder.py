@@ -16,6 +16,7 @@ import runner.observe.graph
 from runner import Model, Tensor, context, nn, ops
 from runner.compile.passes import default_passes, optimize
 from runner.compile.program import Program
+from runner.core.dependence import NOTE_LOWERINGS
 from runner.core.graph import NO_GRAPHS
 from runner.device import Device
 from runner.errors import ConfigError, ShapeError, StorageError
@@ -199,10 +200,11 @@ def test_a_script_saves_the_graphs_of_its_cells(tmp_path, monkeypatch):
     assert "trace_code_graph_1.ir" in names(tmp_path / "made" / "here", ".ir")
 
 
-def test_nobody_listens_by_default():
-    assert Model(nn.Dense(3, 2)).observer is NO_GRAPHS
-    assert context.graph_observer() is NO_GRAPHS
-    assert not NO_GRAPHS.records_steps
+def test_nobody_records_by_default():
+    """Only operators that depend on the C library are noted."""
+    assert Model(nn.Dense(3, 2)).observer is NOTE_LOWERINGS
+    assert context.graph_observer() is NOTE_LOWERINGS
+    assert not NOTE_LOWERINGS.records_steps
 
 
 @pytest.mark.parametrize("mode", [context.GRAPH_MODE, context.PYNATIVE_MODE])
