@@ -124,7 +124,7 @@ REFERENCE_HAS_BOTH = (
 FUNCTION_LINES = 40
 # Lines of code in `runner/` (no blanks, comments and docstrings), a ratchet: it falls with the code, and rises only in
 # a commit that says what the new lines are for.
-CODE_LINES, SLACK = 55_500, 400
+CODE_LINES, SLACK = 55_700, 400
 # Bases with exactly one subclass: a class that is cut in two so that it stands in two places.
 SINGLE_SUBCLASSES = 20
 # What is longer, and why it is better so.

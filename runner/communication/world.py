@@ -254,6 +254,7 @@ class World:
 
     rank, size, local_rank, local_size = 0, 1, 0, 1
     id = ""  # of a world of several ranks: the same on each
+    is_even = True  # whether all ranks have equally many rows of each batch
     # While a run starts: the seconds that an exchange waits for the other ranks. None: without a limit.
     limit: float | None = None
     heartbeat: Heartbeat | None = None  # with several processes

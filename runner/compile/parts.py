@@ -15,10 +15,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from runner.communication.world import world
 from runner.core.graph import Graph, as_symbol
 from runner.core.lowering import Builder
 from runner.core.operators import Collective, Node, Primitive, graph_operator, infer
-from runner.core.parts import PartRule, Parts, Replacement, added, most_parts
+from runner.core.parts import PartRule, Parts, Replacement, added, most_parts, parts_of_rank, rule_of
 from runner.core.values import Symbol, Value, syntax
 from runner.device import Device
 from runner.errors import ConfigError
@@ -117,21 +118,14 @@ def parts_of(graph: Graph, device: Device, ranks: int | None = None) -> Parts | 
     """
     lengths = [x.shape[0] for x in graph.inputs if x.ndim and x.shape[0]]
     batch = max(lengths, key=lengths.count) if lengths else 1
-    count = 1
-    if device.target == "CPU" and lengths and not _differ_by_rank(graph):
-        count = most_parts(batch * (ranks or 1))
-        flops = _flops_of_samples(graph, batch) if ranks is None and count > 1 else 0
-        while ranks is None and count > 1 and flops < count * PART_FLOPS:
-            count //= 2
+    on_cpu = device.target == "CPU" and bool(lengths)
     if ranks is not None:
-        return Parts(max(1, count // ranks), batch, ranks)
+        return parts_of_rank(batch, ranks, on_cpu and world().is_even)
+    count = most_parts(batch) if on_cpu else 1
+    flops = _flops_of_samples(graph, batch) if count > 1 else 0
+    while count > 1 and flops < count * PART_FLOPS:
+        count //= 2
     return Parts(count, batch) if count > 1 else None
-
-
-def _differ_by_rank(graph: Graph) -> bool:
-    """Whether ranks have batches of different sizes: then they exchange theirs, which are constants."""
-    exchanges = (node for node in graph.nodes if isinstance(node.op, Collective))
-    return any(as_symbol(x) in graph.constants for node in exchanges for x in node.inputs)
 
 
 def _flops_of_samples(graph: Graph, batch: int) -> int:
@@ -219,29 +213,27 @@ class DividedGraph:
 
     def _place(self, node: Node) -> None:
         self._made_by.update(dict.fromkeys(node.outputs, node))
-        for axes in self._axes(node):
-            types = [x.type for x in node.inputs]
-            if (divided := node.op.divided(types, axes, self._given)) is not None:
-                self._expand(node, divided)
-                return
-            if (part := node.op.part(types, axes, self._given)) is not None:
-                self._place_part(node, part)
-                return
-        if node.op.communicates and not isinstance(node.op, Collective):
-            raise ConfigError(
-                "the batch of an operator over all ranks cannot be divided", operator=node.name, x=node.inputs[0].type
-            )
-        self._place_whole(node)
+        rule = self._rule(node)
+        if isinstance(rule, Replacement):
+            self._expand(node, rule)
+        elif isinstance(rule, PartRule):
+            self._place_part(node, rule)
+        else:
+            self._place_whole(node)
 
-    def _axes(self, node: Node) -> list[list[int | None]]:
-        """The axes along which operands are divided now, and then also those along which they can be."""
+    def _rule(self, node: Node) -> Replacement | PartRule | None:
         if self.parts is None or node.op.graphs:
-            return []
-        if node.op.communicates and not isinstance(node.op, Collective):
-            return [[self._axis.get(x, 0 if x.ndim > 1 else None) for x in node.inputs]]
+            return None
+        over_all = node.op.communicates and not isinstance(node.op, Collective)
         now = [self._axis.get(x) for x in node.inputs]
-        possible = [self._axis.get(x, 0 if x in self._divisible else None) for x in node.inputs]
-        return [axes for axes in (now, possible) if any(axis is not None for axis in axes)]
+        possible = [
+            self._axis.get(x, 0 if x in self._divisible or (over_all and x.ndim > 1) else None) for x in node.inputs
+        ]
+        rule = rule_of(node.op, [x.type for x in node.inputs], now, possible, self.parts)
+        if over_all and rule is None:
+            what = "the batch of an operator over all ranks cannot be divided"
+            raise ConfigError(what, operator=node.name, x=node.inputs[0].type)
+        return rule
 
     def _expand(self, node: Node, divided: Replacement) -> None:
         """Place the operators that compute a node, each once for the same operands."""

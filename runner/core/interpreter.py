@@ -22,9 +22,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from runner import dtype as dt
+from runner.core import eager_parts
 from runner.core.current import INTERPRETER
 from runner.core.dependence import NOTES
 from runner.core.operators import KERNEL, Arrays, Node, Primitive, infer
+from runner.core.parts import Parts
 from runner.core.precision import PRECISION, Policy, RoundedTypes, compute_rounded
 from runner.core.source import Source, SourceLine, current_source, user_line
 from runner.core.values import (
@@ -396,11 +398,13 @@ execution = Execution()
 class Eager(Interpreter):
     """Computes operators as they are applied, in numpy.
 
-    With `tape=True` the applied nodes are recorded, for gradients.
+    With `tape=True` the applied nodes are recorded, for gradients. With `parts` the batch has parts: tensors that are
+    divisible, or divided, have a `Tensor.divided`.
     """
 
     def __init__(self, root: str = "Default", tape: bool = True) -> None:
         super().__init__(root)
+        self.parts: Parts | None = None
         self.tape.is_on = tape
         if tape:
             keep_freed_memory()
@@ -429,24 +433,29 @@ class Eager(Interpreter):
 
     def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
         try:
-            if type(types) is RoundedTypes:
-                arrays: Arrays = compute_rounded(op.kernel, map(_array, inputs), types)
-            else:
-                arrays = op.kernel(*map(_array, inputs))
-            if op.is_users:
-                _check_outputs(arrays, types)
-            if KERNEL in op.depends_on_libc:
-                NOTES.add(op)
+            outputs = self._computed(op, inputs, types)
         except RunnerError as error:
             raise self.add_location(error, op, inputs) from None
         except MemoryError as error:
             raise self.add_location(ConfigError(NO_MEMORY, reason=error), op, inputs) from None
         except (ArithmeticError, IndexError, ValueError) as error:
             raise self.add_location(TrainingError(f"{op.name}: {error}"), op, inputs) from error
-        outputs = _wrap(arrays, types)
         if self.tape.is_on:
             self.tape.nodes.append(Node(op, inputs, outputs, self.current_scope(), self.count, ()))
         return outputs
+
+    def _computed(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Tensor, ...]:
+        if self.parts is not None:
+            return eager_parts.apply(op, inputs, types, self.parts)  # type: ignore[arg-type]
+        if type(types) is RoundedTypes:
+            arrays: Arrays = compute_rounded(op.kernel, map(_array, inputs), types)
+        else:
+            arrays = op.kernel(*map(_array, inputs))
+        if op.is_users:
+            _check_outputs(arrays, types)
+        if KERNEL in op.depends_on_libc:
+            NOTES.add(op)
+        return _wrap(arrays, types)
 
     def rebind(self, target: Value, value: Value) -> None:
         """Replace the elements of a tensor; no array is changed."""
@@ -465,13 +474,7 @@ class Eager(Interpreter):
 
 def evaluate(node: Node, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The outputs of a node for these inputs, computed by its numpy kernel. Raises what the kernel raises."""
-    if KERNEL in node.op.depends_on_libc:
-        NOTES.add(node.op)
-    types = infer(node.op, tuple([x.type for x in node.inputs]))
-    if isinstance(types, RoundedTypes):
-        return list(compute_rounded(node.op.kernel, arrays, types))
-    outputs = node.op.kernel(*arrays)
-    return [np.asarray(array) for array in (outputs if isinstance(outputs, tuple) else (outputs,))]
+    return list(eager_parts.compute(node.op, arrays, infer(node.op, tuple([x.type for x in node.inputs]))))
 
 
 def _check_outputs(arrays: Arrays, types: tuple[TensorType, ...]) -> None:

@@ -311,9 +311,9 @@ class Effect(Primitive):
 
 # Collectives: operators that communicate with all ranks of a data-parallel run, such as `AllReduce`.
 #
-# PyNative mode computes them like any operator. onnxruntime has none on the CPU, so a graph is split at its
-# collectives: the parts before and after are separate programs, and the host runs the kernels in between
-# (`runner/compile/split_at_collectives.py`).
+# PyNative mode computes them like any operator. onnxruntime has none on the CPU, so a graph is cut at its collectives:
+# the segments before and after are separate programs, and the host runs the kernels in between
+# (`runner/compile/divided_session.py`).
 
 
 class Collective(Primitive):

@@ -86,6 +86,28 @@ class Parts:
         return (*shape[:axis], shape[axis] // (self.count * rows), self.count, rows, *shape[axis + 1 :])
 
 
+def parts_of_rank(batch: int, ranks: int, is_even: bool = True) -> Parts:
+    """The parts of a process that has `batch` samples, as each of `ranks` processes has if the batch `is_even`.
+
+    The size of the whole batch says how many parts there are, so that each number of ranks has the same ones.
+    """
+    return Parts(max(1, most_parts(batch * ranks) // ranks if is_even else 1), batch, ranks)
+
+
+@dataclass
+class DividedArray:
+    """An array of which each part has its own: the rows along `axis` that belong to it, once they are asked for."""
+
+    parts: Parts
+    axis: int
+    own: Sequence[np.ndarray] | None = None
+
+    def joined(self) -> np.ndarray:
+        """The whole array."""
+        assert self.own is not None
+        return self.parts.join(self.own, self.axis)
+
+
 @dataclass(frozen=True)
 class PartRule:
     """What an operator computes of one part of a batch: `op`, of operands and with results divided along these axes.
@@ -139,6 +161,22 @@ class Steps:
     def end(self, *results: int) -> Replacement:
         """All of them, with the numbers of the results."""
         return Replacement(tuple(self._steps), results)
+
+
+def rule_of(
+    op: Operator, types: Sequence[TensorType], now: Axes, possible: Axes, parts: Parts
+) -> Replacement | PartRule | None:
+    """How an operator is computed of operands that are divided along the axes `now`, or else where others are divided
+    too, along `possible` ones; None if it is computed once, for the whole batch."""
+    for axes in (now, possible):
+        if all(axis is None for axis in axes):
+            continue
+        found: Replacement | PartRule | None = op.divided(types, axes, parts)
+        if found is None:
+            found = op.part(types, axes, parts)
+        if found is not None:
+            return found
+    return None
 
 
 def each_element(op: Operator, types: Sequence[TensorType], axes: Axes) -> PartRule | None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.current import INTERPRETER
+from runner.core.parts import DividedArray
 from runner.errors import ConfigError, ShapeError
 from runner.types import Shape, TensorType, resolve_axes
 from runner.validation.arguments import flag
@@ -441,7 +442,10 @@ class Tensor(Value):
     initializer fills it: `Tensor(shape=(2, 3), dtype=dtype.float32, init=One())`, immediately.
     """
 
-    __slots__ = ("_array", "symbol")  # `symbol` in the record of a step of PyNative mode, which sets it
+    # `symbol` in the record of a step of PyNative mode, and `divided` in one whose batch has parts, which set them.
+    __slots__ = ("_array", "divided", "symbol")
+    _array: np.ndarray | None
+    divided: DividedArray | None
 
     def __init__(
         self, input_data: Any = None, dtype: Any = None, shape: int | Shape | None = None, init: Any = None
@@ -464,8 +468,8 @@ class Tensor(Value):
         self.type, self._array = TensorType.of(elements), elements
 
     @classmethod
-    def of(cls, array: np.ndarray, type: TensorType) -> "Tensor":
-        """Wrap an array whose type is already known, without a copy or a check."""
+    def of(cls, array: np.ndarray | None, type: TensorType) -> "Tensor":
+        """Wrap an array whose type is already known, without a copy or a check; None for one that is `divided`."""
         tensor = object.__new__(Tensor)
         tensor.type, tensor._array = type, array
         return tensor
@@ -473,6 +477,9 @@ class Tensor(Value):
     @property
     def array(self) -> np.ndarray:
         """The elements, for the code of runner; `asnumpy` is the method of scripts."""
+        if self._array is None:
+            assert self.divided is not None
+            self._array = self.divided.joined()
         return self._array
 
     def asnumpy(self) -> np.ndarray:
@@ -481,7 +488,7 @@ class Tensor(Value):
 
     def replace_array(self, array: np.ndarray) -> None:
         """Replace the elements by others of the same type."""
-        self._array = array
+        self._array, self.divided = array, None
 
     def set_dtype(self, dtype: Any) -> None:
         """Cast this tensor to another element type."""
@@ -556,7 +563,6 @@ class Parameter(Tensor):
 
     __slots__ = ("_fetch", "name", "requires_grad", "resident", "settings")
     is_derived = True
-    _array: np.ndarray | None  # type: ignore[assignment]
 
     frozen = Flag()  # a training keeps its value (`network.freeze`); a normalization reads it too
     layerwise_parallel = Flag()

@@ -208,9 +208,15 @@ def build(
         precision_mode=config.session.precision_mode,
         loss_scale_manager=_loss_scale(config),
     )
-    if isinstance(model.train_network, StepCell):
-        model.train_network.weighs_ranks = not (train_data.is_even or is_sum)
+    _declare_rows(model, train_data.is_even, is_sum)
     return Experiment(model, train_data, test_data, total, training_rows=training_rows, roles=roles)
+
+
+def _declare_rows(model: Model, is_even: bool, is_sum: bool) -> None:
+    """What ranks know of each other's rows: whether there are equally many, and else whether rows are weights."""
+    world().is_even = is_even
+    if isinstance(model.train_network, StepCell):
+        model.train_network.weighs_ranks = not (is_even or is_sum)
 
 
 def inference_model(config: RunConfig, inputs: ModelInputs) -> Model:

@@ -246,7 +246,7 @@ class Subject(Protocol):
 
     @property
     def cores(self) -> list[int]:
-        """The cores for whose number each rank divides its work."""
+        """The cores that each rank may use."""
         return [usable_cores()]
 
 
@@ -485,7 +485,8 @@ def warn_of_machine(folder: Path) -> None:
 def _same_on_ranks(was: dict[str, Any], now: dict[str, Any]) -> bool:
     """Whether a step has the same bits on the ranks of both: they share the parts of a batch evenly."""
     batch = now.get("dataset.batch_size")
-    if now.get("mode") != "graph" or not now.get("parallel.gradients_mean") or not isinstance(batch, int):
+    is_whole = now.get("mode") == "graph" and now.get("device.target") != "CPU"  # cards compute whole batches
+    if is_whole or not now.get("parallel.gradients_mean") or not isinstance(batch, int):
         return False
     return all(most_parts(batch) % one.get(RANKS, 1) == 0 for one in (was, now))
 

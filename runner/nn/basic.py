@@ -8,7 +8,6 @@ from typing import Any, Self
 
 from runner import dtype as dt, ops
 from runner.common.initializer import Initial, initializer
-from runner.communication.world import world
 from runner.core.operators import Primitive
 from runner.core.values import Parameter, Tensor, Value
 from runner.errors import ConfigError, known_names
@@ -244,8 +243,7 @@ class Dropout(Cell):
     def __init__(self, keep_prob: float = 0.5, dtype: dt.DType = dt.float32) -> None:
         super().__init__()
         self.keep_prob, self.dtype = keep_prob, dtype
-        # Ranks have different samples, and drop different elements.
-        seed = get_seed() * 1_000_003 + next_number() + world().rank * 65_537
+        seed = get_seed() * 1_000_003 + next_number()
         self.dropout = ops.Dropout(float(keep_prob), seed % 2**31)
         self.counter = Parameter(Tensor(0, dt.int64), "counter", requires_grad=False)
 

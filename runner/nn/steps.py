@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from types import CellType, MethodType
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from runner import compile as compiler, context
+from runner.communication.world import world
 from runner.core.graph import NO_GRAPHS, NO_VALUES, Graph, GraphObserver, Pass, ValueObserver
 from runner.core.interpreter import Eager, execution, is_nested
+from runner.core.parts import DividedArray, Parts, parts_of_rank
 from runner.core.precision import use_precision
 from runner.core.recorder import ObservingRecorder, Recorder
 from runner.core.trace import as_returned
@@ -60,29 +62,35 @@ class EagerStep:
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run the kernels in the order in which `construct` applies the operators."""
         if self.records:
-            inputs = tuple(map(Tensor, arrays))
-            return self._record(Recorder(inputs), inputs, lambda graph: None)
+            return self._record(Recorder, arrays, lambda graph: None)
         return self.run_with(Eager(), arrays)
 
     def run_with(self, interpreter: Eager, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """As a call, with the given interpreter."""
+        inputs = tuple(map(Tensor, arrays))
+        interpreter.parts = _parts_of(self.cell, inputs)
         # Numbers may overflow as in graph mode: the loss shows it, without warnings of numpy.
         with np.errstate(all="ignore"), interpreter:
-            outputs = values_of(self.cell.compute(*map(Tensor, arrays)))
+            outputs = values_of(self.cell.compute(*inputs))
             interpreter.commit()
         return [value.array for value in outputs]  # type: ignore[attr-defined]
 
     def observe(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
         """As a call; the observer receives every operator immediately."""
-        inputs = tuple(map(Tensor, arrays))
-        observer.begin(step, tuple([x.type for x in inputs]), self.cell)
-        interpreter = ObservingRecorder(inputs, step, observer)
-        return self._record(interpreter, inputs, lambda graph: observer.end(step, graph))
+        observer.begin(step, tuple(map(TensorType.of, arrays)), self.cell)
+        recorder = partial(ObservingRecorder, step=step, observer=observer)
+        return self._record(recorder, arrays, lambda graph: observer.end(step, graph))
 
     def _record(
-        self, interpreter: Recorder, inputs: tuple[Tensor, ...], on_graph: Callable[[Graph], None]
+        self,
+        recorder: Callable[[tuple[Tensor, ...]], Recorder],
+        arrays: Sequence[np.ndarray],
+        on_graph: Callable[[Graph], None],
     ) -> list[np.ndarray]:
         """Run with a recorder; `on_graph` receives the graph before parameters have their new values."""
+        inputs = tuple(map(Tensor, arrays))
+        interpreter = recorder(inputs)
+        interpreter.parts = _parts_of(self.cell, inputs)
         with np.errstate(all="ignore"), interpreter:
             try:
                 outputs = values_of(self.cell.compute(*inputs))
@@ -99,6 +107,20 @@ class EagerStep:
             self.observer.executed(graph)
             self.records = False
         return [value.array for value in outputs]  # type: ignore[attr-defined]
+
+
+def _parts_of(cell: Cell, inputs: Sequence[Tensor]) -> Parts | None:
+    """The parts of the batch in the step of a data-parallel training: the inputs are divisible from now on."""
+    if not getattr(cell, "reducer_flag", False):
+        return None
+    lengths = [x.shape[0] for x in inputs if x.ndim and x.shape[0]]
+    if not lengths:
+        return None
+    parts = parts_of_rank(max(lengths, key=lengths.count), world().size, world().is_even)
+    for x in inputs:
+        if x.ndim and x.shape[0] == parts.batch:
+            x.divided = DividedArray(parts, 0)
+    return parts
 
 
 class DebugPrograms:
@@ -293,6 +315,7 @@ def _call_eager(cell: Cell, inputs: tuple[Any, ...]) -> Any:
     observer, number = _observed_call()
     if number is None:
         with _step(cell), np.errstate(all="ignore"), Eager() as interpreter:
+            interpreter.parts = _parts_of(cell, [x for x in values_of(inputs) if isinstance(x, Tensor)])
             outputs = cell.compute(*map_values(lambda x: x, inputs))
             interpreter.commit()
         return outputs

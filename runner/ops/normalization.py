@@ -52,7 +52,7 @@ class BatchNormalization(Primitive):
 
     def kernel(self, *operands: np.ndarray) -> tuple[np.ndarray, ...]:
         """For this rank's part. Raises TrainingError when other ranks have ended, whose statistics are needed."""
-        over_all = self.communicates and self.is_training
+        over_all = self.communicates and self.is_training and world().size > 1
         return self.of_all_ranks(*operands) if over_all else self.of_one_rank(*operands)
 
     def of_one_rank(self, *operands: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -83,10 +83,10 @@ def _lower_hash(b: Builder, x: str) -> str:
 
 # The counter that random operators draw from: set before each step, increased by every draw.
 #
-# A draw hashes the seeds of its operator, the rank, and the counter. The counter begins each step of a training, each
-# event of its callbacks and each batch of an evaluation at a place that follows from the global seed and the number of
-# the step, so what these draw does not depend on what the process has executed before. Other calls of cells and
-# operators continue the counter.
+# A draw hashes the seeds of its operator, the counter, and the rank; that of Dropout, the element of the whole batch
+# instead. The counter begins each step of a training, each event of its callbacks and each batch of an evaluation at a
+# place that follows from the global seed and the number of the step, so what these draw does not depend on what the
+# process has executed before. Other calls of cells and operators continue the counter.
 
 # Odd and near 2**32 divided by the golden ratio, so the places of N steps are at least 2**32 / (5 N) draws apart.
 STRIDE = 0x9E3779B1
@@ -146,11 +146,11 @@ class RandomCounter:
 
 
 def use_counter(*seeds: int) -> tuple[int, Value]:
-    """The stream of an operator with these seeds, and the counter, which is increased for this draw."""
+    """The stream of these seeds, and the counter, which is increased for this draw."""
     counter, interpreter = random_counter().parameter, current()
     drawn = counter + 1
     interpreter.assign(counter, drawn)
-    return stream_of(*seeds, world().rank), drawn
+    return stream_of(*seeds), drawn
 
 
 @lru_cache(maxsize=64)
@@ -178,7 +178,7 @@ STEP = 2.0**-24  # between the numbers: a float of 24 bits
 def uniform(shape: Any, *seeds: int) -> Value:
     """Float32 numbers from 0 up to, not including, 1."""
     lengths = (shape,) if isinstance(shape, int) else tuple(int(known(n, "shape")) for n in shape)
-    stream, counter = use_counter(*seeds)
+    stream, counter = use_counter(*seeds, world().rank)
     return UniformNumbers(lengths, stream)(counter)
 
 
@@ -236,7 +236,7 @@ class Dropout(Primitive):
     def __call__(self, *operands: Any) -> Value:
         if len(operands) != 1:
             return super().__call__(*operands)
-        stream, counter = use_counter(self.Seed0, self.Seed1)
+        stream, counter = use_counter(self.Seed0, self.Seed1, 0)  # as on the first rank
         return dataclasses.replace(self, Seed0=stream, Seed1=0)(operands[0], counter)
 
     def infer(self, x: TensorType, counter: TensorType) -> tuple[TensorType, TensorType]:
@@ -259,8 +259,9 @@ class Dropout(Primitive):
         if (axis := axes[0]) is None:
             return None
         steps = Steps(types)
-        own = steps.add(PartNumbers(parts.count))
-        return steps.end(*steps.add(PartOfDropout(self, parts, axis), 0, 1, *own))
+        own = steps.add(PartNumbers(parts.count, parts.ranks))
+        every = Parts(parts.count * parts.ranks, parts.batch * parts.ranks)
+        return steps.end(*steps.add(PartOfDropout(self, every, axis), 0, 1, *own))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return douts[0] * outputs[1] * (1.0 / self.keep_prob), None
@@ -286,23 +287,27 @@ class Dropout(Primitive):
 
 @graph_operator
 class PartNumbers(Primitive):
-    """0 to `count` - 1, a number for each part: no operands."""
+    """The numbers of the `count` parts of this rank among those of all `ranks`: no operands."""
 
     computes: ClassVar = False
     on_host: ClassVar = True
 
     count: int = 1
+    ranks: int = 1
 
     def infer(self) -> TensorType:
         return TensorType(dt.int64, (self.count,))
 
     def kernel(self) -> np.ndarray:
-        return np.arange(self.count)
+        return world().rank % self.ranks + np.arange(self.count) * self.ranks
 
 
 @graph_operator
 class PartOfDropout(Primitive):
-    """Dropout of x, of which a part has the rows along `axis` that belong to it: (x, counter, number of the part)."""
+    """Dropout of x, of which a part has the rows along `axis` that belong to it: (x, counter, number of the part).
+
+    `parts` are those of all ranks.
+    """
 
     dropout: Dropout = Dropout()
     parts: Parts = Parts(1, 1)
@@ -316,7 +321,10 @@ class PartOfDropout(Primitive):
 
     def kernel(self, x: np.ndarray, counter: np.ndarray, number: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if len(number) > 1:
-            return self.dropout.kernel(x, counter)
+            own = Parts(len(number), self.parts.batch * len(number) // self.parts.count)
+            made = [self.kernel(part, counter, number[k : k + 1]) for k, part in enumerate(own.split(x, self.axis))]
+            y, mask = (own.join(parts, self.axis) for parts in zip(*made, strict=True))
+            return y, mask
         (outer, rows, inner), step = self._elements(x.shape)
         elements = outer[:, None, None] + (rows[:, None] + number * step) + inner
         return self.dropout.masked(x, random_bits(self.dropout.drawn, counter, elements.ravel()))

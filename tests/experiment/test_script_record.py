@@ -16,7 +16,7 @@ import runner
 from runner import cli, rundir
 from runner.errors import BusyError, ConfigError, DataError, RunnerError, StorageError, TrainingError
 from runner.experiment import script as command
-from runner.host import files, machine
+from runner.host import files
 from runner.train.checkpoint import state
 
 ROOT = Path(__file__).parents[2]
@@ -75,14 +75,6 @@ def refused(error: type[RunnerError], text: str, folder: Path, *arguments, **how
         raise AssertionError
     after = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
     assert after == before
-
-
-def test_a_script_that_continues_on_other_cores_divides_its_work_as_before(tmp_path, monkeypatch):
-    monkeypatch.setattr(machine, "cpu_limit", lambda root=None: None)
-    for cores, how in ((3, {}), (1, {"resume": True, "epochs": 2})):
-        monkeypatch.setattr(os, "sched_getaffinity", lambda pid, cores=cores: set(range(cores)), raising=False)
-        train(tmp_path / "run", **how)
-        assert read(tmp_path / "run", "manifest")["cores"] == [3]
 
 
 def test_directories_that_are_refused(tmp_path):

@@ -8,6 +8,7 @@ import pkgutil
 import sys
 from collections import deque
 from operator import is_
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
@@ -66,14 +67,22 @@ def _has_members(container: Any, members: Any) -> bool:
     return isinstance(container, list | deque) or all(map(is_, container.values(), members.values()))
 
 
+KEPT = sys.prefix, sys.base_prefix, str(Path(__file__).parents[2])  # folders whose modules stay loaded
+
+
 class Environment:
-    """The environment variables, the folder and the recursion limit of the process."""
+    """The environment variables, the folder and the recursion limit of the process, and its modules of a user."""
 
     def __init__(self) -> None:
         self._variables, self._folder, self._depth = _variables(), os.getcwd(), sys.getrecursionlimit()
+        self._modules = {*sys.modules}
 
     def restore(self) -> None:
         """Make them what they were."""
+        for name in sys.modules.keys() - self._modules:
+            file = getattr(sys.modules[name], "__file__", None)
+            if file is not None and not file.startswith(KEPT):
+                del sys.modules[name]
         os.chdir(self._folder)
         sys.setrecursionlimit(self._depth)
         if _variables() != self._variables:

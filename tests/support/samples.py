@@ -5,6 +5,7 @@ To add an operator: add a row. A registered operator without a row fails the tes
 
 import itertools
 from collections.abc import Callable, Iterator
+from functools import cache
 
 import numpy as np
 from operands import Sample, coarse, distinct, distribution, normal, positive, row, rows_of, whole
@@ -334,22 +335,27 @@ def convolutions(batch: int | None = None, cases: Callable[[], Iterator[Geometry
         yield row(ops.Conv2DBackpropFilter(**op.common_attributes(), filter_size=w_shape), dout, x, note=note)
 
 
-def normalizations(
-    norm: type[ops.BatchNorm] = ops.BatchNorm, gradient: type[ops.BatchNormGrad] = ops.BatchNormGrad
-) -> Iterator[Sample]:
+@cache
+def normalizations() -> tuple[Sample, ...]:
+    rows = []
     for shape in ((8, 3), (3, 4, 5, 2), (2, 1, 3, 4), (1, 3), (1, 2, 1, 1)):  # the last two: one element per channel
         c = shape[1]
         for is_training, epsilon in itertools.product((False, True), (1e-5, 0.1)):
             note = f"{shape}-{is_training}-{epsilon}".replace(" ", "")
             operands = normal(*shape) * 2 + 3, positive(c), normal(c), normal(c), positive(c)
-            op = norm(is_training, epsilon, 0.3)
-            yield row(op, *operands, note=note)
+            op = ops.BatchNorm(is_training, epsilon, 0.3)
+            rows.append(row(op, *operands, note=note))
             reserved = tuple(np.asarray(a) for a in op.kernel(*operands)[3:])
-            yield row(gradient(is_training, epsilon), normal(*shape), *operands[:2], *reserved, note=note)
+            gradient = ops.BatchNormGrad(is_training, epsilon)
+            rows.append(row(gradient, normal(*shape), *operands[:2], *reserved, note=note))
+    return tuple(rows)
 
 
 def synchronized_normalizations() -> Iterator[Sample]:
-    yield from normalizations(ops.SyncBatchNorm, ops.SyncBatchNormGrad)
+    """In one process they compute what those above do, so of the same operands."""
+    for sample in normalizations():
+        synchronized = getattr(ops, f"Sync{sample.op.name}")
+        yield row(synchronized(**sample.op.attributes()), *sample.arrays, note=sample.note)
 
 
 def identities() -> Iterator[Sample]:

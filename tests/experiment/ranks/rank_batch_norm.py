@@ -76,13 +76,9 @@ class OfLayer(nn.Cell):
 
 def layers(channels: int, ndim: int) -> list[nn.Cell]:
     options = {"eps": EPSILON, "momentum": MOMENTUM}
-    context.reset_auto_parallel_context()
-    context.set_auto_parallel_context(parallel_mode="data_parallel", sync_batch_norm=True)
-    by_setting = (nn.BatchNorm2d if ndim == 4 else nn.BatchNorm1d)(channels, **options)
-    context.reset_auto_parallel_context()
     every = [list(range(get_group_size()))]
     return [
-        by_setting,
+        (nn.BatchNorm2d if ndim == 4 else nn.BatchNorm1d)(channels, **options),
         nn.SyncBatchNorm(channels, **options, process_groups=every),
         nn.GlobalBatchNorm(channels, **options, device_num_each_group=get_group_size()),
     ]
@@ -123,6 +119,8 @@ def inference_is_local() -> None:
 
 if __name__ == "__main__":
     init()
+    context.set_auto_parallel_context(parallel_mode="data_parallel")
+    world().is_even = False
     all_layers()
     inference_is_local()
     done = world().gathered(get_rank())

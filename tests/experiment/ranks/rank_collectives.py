@@ -20,11 +20,16 @@ def of_rank(rank: int, shapes: Sequence[tuple[int, ...]] = SMALL) -> list[np.nda
     return [(rng.normal(size=shape) * 10.0 ** rng.integers(-3, 4)).astype(np.float32) for shape in shapes]
 
 
-def in_order(size: int, shapes: Sequence[tuple[int, ...]] = SMALL) -> list[np.ndarray]:
-    total = of_rank(0, shapes)
-    for rank in range(1, size):
-        total = [a + b for a, b in zip(total, of_rank(rank, shapes), strict=True)]
-    return total
+def in_order(size: int, shapes: Sequence[tuple[int, ...]] = SMALL, first: int = 0, step: int = 1) -> list[np.ndarray]:
+    """The sum of a tree: that of the ranks at even places, plus that of those at odd ones, and so on within both."""
+    count = len(range(first, size, step))
+    if count == 1:
+        return of_rank(first, shapes)
+    if count == 3:  # the last one has no partner
+        outer = [a + b for a, b in zip(of_rank(first, shapes), of_rank(first + 2 * step, shapes), strict=True)]
+        return [a + b for a, b in zip(outer, of_rank(first + step, shapes), strict=True)]
+    halves = [in_order(size, shapes, place, 2 * step) for place in (first, first + step)]
+    return [a + b for a, b in zip(*halves, strict=True)]
 
 
 def large_sums() -> None:

@@ -222,18 +222,6 @@ def test_a_rank_that_is_killed_takes_the_others_along(place, uninterrupted):
     resumed(folder, uninterrupted)
 
 
-def test_ranks_that_are_resumed_on_other_cores_keep_their_threads(place, uninterrupted):
-    """As if the run had begun on seven cores, four of them for the second rank."""
-    folder = shutil.copytree(uninterrupted, place / "cores")
-    manifest = json.loads((folder / "manifest.json").read_text())
-    assert len(manifest["cores"]) == 2
-    (folder / "manifest.json").write_text(json.dumps({**manifest, "cores": [3, 4]}))
-    code, _, err = mpirun(2, "-m", "runner", "resume", folder, "epochs=9")
-    assert code == 0, err
-    manifest = json.loads((folder / "manifest.json").read_text())
-    assert (manifest["cores"], manifest["threads"]) == ([3, 4], 3)
-
-
 @pytest.mark.parametrize("rank", [1, 0])
 def test_a_rank_that_gives_no_sign_of_life_ends_all_of_them(place, uninterrupted, rank):
     """It is stopped, as by a host that is gone or a cut link: nothing closes its connections."""
