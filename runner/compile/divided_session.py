@@ -201,8 +201,9 @@ class DividedSession:
         """The nodes that numpy computes before the others, and these: small work for which a session takes longer."""
         kernels, rest = list[Node](), list[Node]()
         made = set[Value]()  # by the others
+        only_sums = all(node.op.on_host or isinstance(node.op, AddParts) for node in nodes)
         for node in nodes:
-            is_last = isinstance(node.op, AddParts) and not self._readers[node.outputs[0]]
+            is_last = only_sums and not any(self._readers[y] for y in node.outputs)
             if (node.op.on_host or is_last) and made.isdisjoint(node.inputs):
                 kernels.append(node)
             else:
