@@ -14,6 +14,7 @@ from runner.core.parts import Parts
 from runner.core.values import Value
 from runner.device import Device
 from runner.host import seed
+from runner.host.threads import kernel_threads
 from runner.importer.network import OnnxNetwork
 from runner.ops.random import random_counter
 from runner.train.checkpoint import state
@@ -22,6 +23,10 @@ MODELS = Path(__file__).parents[1] / "importer" / "models"
 THREADS = (1, 2, 3, 4, 7)
 QUIET = ("~expect", "callbacks=quiet", "eval.every=never", "seed=3")
 LENET = ("+experiment=lenet", *QUIET, "max_steps=6")
+RESNET18 = (
+    *("+experiment=lenet", *QUIET, "max_steps=3", "network=resnet18", "network.width=8", "network.num_channels=1"),
+    *("network.stem=cifar", "network.weight_init=he", "dataset.batch_size=32"),
+)
 RUNS = {
     "lenet": (*LENET, "dataset.batch_size=32", "dataset_sink_mode=false"),
     "sunk": (*LENET, "dataset.batch_size=32", "dataset_sink_mode=true"),
@@ -32,11 +37,11 @@ RUNS = {
     "loss scale": (*LENET, "session.precision_mode=allow_mix_precision", "dataset_sink_mode=false"),
     "evaluated": (*LENET[:2], "callbacks=quiet", "seed=3", "max_steps=4", "eval.every=epoch"),
     "pynative": (*LENET, "mode=pynative", "dataset_sink_mode=false"),
+    "large batches, pynative": (*LENET, "mode=pynative", "dataset.batch_size=256", "optimizer=adam"),
     "resnet50_tiny": ("+experiment=resnet50_tiny", *QUIET, "max_steps=2"),
-    "resnet18": (
-        *("+experiment=lenet", *QUIET, "max_steps=3", "network=resnet18", "network.width=8", "network.num_channels=1"),
-        *("network.stem=cifar", "network.weight_init=he", "dataset.batch_size=32"),
-    ),
+    "resnet50_tiny, pynative": ("+experiment=resnet50_tiny", *QUIET, "max_steps=2", "mode=pynative"),
+    "resnet18": (*RESNET18, "mode=graph"),
+    "resnet18, pynative": (*RESNET18, "mode=pynative"),
 }
 
 
@@ -110,9 +115,10 @@ def steps(name: str, threads: int, mode: int = context.GRAPH_MODE, count: int = 
     model = Model(network, loss, optimizer, mode=mode, device=Device(threads=threads))
     network.set_train()
     found = []
-    for number in range(count):
-        random_counter().begin_step(number)
-        found.append(np.asarray(model.train_step(arrays)[0]).tobytes())
+    with kernel_threads(threads):
+        for number in range(count):
+            random_counter().begin_step(number)
+            found.append(np.asarray(model.train_step(arrays)[0]).tobytes())
     return found + [p.asnumpy().tobytes() for p in network.get_parameters()], model
 
 
@@ -131,6 +137,8 @@ def test_networks_that_runner_never_saw(small_parts, name):
     for threads in THREADS[1:]:
         assert steps(name, threads)[0] == first
     by_operator, _ = steps(name, 1, context.PYNATIVE_MODE)
+    for threads in (3, 4):
+        assert steps(name, threads, context.PYNATIVE_MODE)[0] == by_operator
     for a, b in zip(first[:3], by_operator[:3], strict=True):
         assert abs(np.frombuffer(a, np.float32)[0] - np.frombuffer(b, np.float32)[0]) < 1e-3
 

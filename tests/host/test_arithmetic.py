@@ -275,30 +275,61 @@ def test_a_resume_with_another_c_library_says_so_where_it_counts(bent, tmp_path,
         assert "libc glibc 2.17 there and" in caplog.text
 
 
+SYNTHETIC = ("dataset=synthetic", "dataset.num_samples=512", "callbacks=quiet", "device.threads=2")
+UNSUNK = "dataset_sink_mode=false"
+TINY = ("+experiment=resnet50_tiny", "~expect", "max_steps=1")
 RUNS = {
-    "lenet": ("mode=pynative", "dataset_sink_mode=false"),
-    "100 classes": ("mode=graph", "network.num_classes=100", "dataset_sink_mode=false"),
+    "100 classes": ("mode=graph", "network.num_classes=100", "dataset.batch_size=64", UNSUNK),  # in four parts
+    "large batches": ("mode=graph", "dataset.batch_size=256", UNSUNK),
     "sunk": ("mode=graph", "sink_size=2", "optimizer=adam"),
-    "mlp": ("mode=pynative", "network=mlp", "dataset_sink_mode=false", "optimizer=adam"),
-    "resnet": ("+experiment=resnet50_tiny", "mode=pynative", "max_steps=1", "expect.accuracy.min=0"),
+    "sgd": ("mode=graph", "optimizer=sgd", UNSUNK),
+    "loss scale": ("mode=graph", "session.precision_mode=allow_mix_precision", UNSUNK),
+    "lenet": ("mode=pynative", UNSUNK),
+    "mlp": ("mode=pynative", "network=mlp", UNSUNK, "optimizer=adam"),
+    "resnet": (*TINY, "mode=graph"),
+    "resnet, pynative": (*TINY, "mode=pynative"),
 }
+PROCESSORS = (None, "Haswell", *(("EPYC-v2",) if SOAK else ()))
 
 
 @has_v3
 @needs_emulator
-@pytest.mark.parametrize("name", [*thinned(RUNS, every=9)])
+@pytest.mark.parametrize("name", [*thinned(RUNS, every=5)])
 def test_whole_runs_on_other_processors(tmp_path, name):
     """With default settings, whatever processor this machine has."""
-    words = (*RUNS[name], "dataset=synthetic", "dataset.num_samples=64", "callbacks=quiet", "device.threads=1")
+    words = (*RUNS[name], *SYNTHETIC)
     words = words if "max_steps=1" in words else (*words, "max_steps=2")
     found = {}
-    for processor in (None, "Haswell", *(("EPYC-v2",) if SOAK else ())):
+    for processor in PROCESSORS:
         folder = tmp_path / str(processor)
         warnings = "-Werror::ImportWarning"  # what numpy says of unknown names
         python(warnings, "-m", "runner", *words, f"hydra.run.dir={folder}", processor=processor, cwd=tmp_path)
         (tensors,) = folder.glob("checkpoints/*/state.safetensors")
         found[processor] = [sha256(path.read_bytes()).hexdigest() for path in (folder / "metrics.jsonl", tensors)]
     assert len({tuple(digests) for digests in found.values()}) == 1, found
+
+
+OWN = """
+from hashlib import sha256
+from test_equal_threads import MAKES, context, steps
+import runner.compile.parts as parts
+parts.PART_FLOPS = 1000
+for name in MAKES:
+    for mode in (context.GRAPH_MODE, context.PYNATIVE_MODE):
+        print(name, mode, sha256(b"".join(steps(name, 2, mode, count=2)[0])).hexdigest())
+"""
+
+
+@has_v3
+@needs_emulator
+@pytest.mark.skipif(not SOAK, reason="make soak")
+def test_networks_that_runner_never_saw_on_other_processors(tmp_path):
+    """With dropout, ELU and attention, one that mixes its rows, and an imported transformer, in parts."""
+    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1] / 'end_to_end')!r})\n{OWN}"
+    done = [started("-c", code, processor=processor, cwd=tmp_path) for processor in PROCESSORS]
+    assert [one.returncode for one in done] == [0] * len(PROCESSORS), done[0].stderr
+    assert len({one.stdout for one in done}) == 1
+    assert len(done[0].stdout.splitlines()) == 6
 
 
 # The key `exact`. What is asserted is what numpy and its BLAS say of themselves in the manifest of a real run.
