@@ -12,8 +12,9 @@ BLOCK = re.compile(r"^( *)```(\w+)([^\n]*)\n(.*?)^\1```$", re.MULTILINE | re.DOT
 # Threads would only stand in each other's way.
 CALM = {"OPENBLAS_NUM_THREADS": "1", "NO_COLOR": "1"}
 NUMBER = r"-?\d[\d,.]*(?:e[-+]?\d+)?"
-MASKED = re.compile(rf"(?P<number>{NUMBER})|(?P<rule>─+)|(?P<space>\s+)")
-LIKE = {"number": NUMBER, "rule": "─+", "space": r"\s+"}
+# What another machine, or another day, prints otherwise although every bit is the same.
+MEASURED = rf"{NUMBER}(?= steps/s)|\d{{4}}-\d\d-\d\d/[\d-]+"
+LIKE = {"measured": rf"{NUMBER}|\d{{4}}-\d\d-\d\d/[\d-]+", "number": NUMBER, "rule": "─+", "space": r"\s+"}
 FOLDER = re.compile(r"(?<![\w.])(?:/[\w.-]+)+/")
 
 
@@ -49,15 +50,22 @@ def commands(text: str) -> Iterator[Shown]:
     yield last
 
 
-def is_shown(shown: list[str], output: str) -> bool:
-    """Whether the lines are the output, whatever its numbers, folders of absolute paths, and widths of columns."""
-    pattern = "".join(".*" if line == "..." else _pattern(FOLDER.sub("", line)) + r"[ \t]*\n" for line in shown)
+def is_shown(shown: list[str], output: str, numbers: bool = False) -> bool:
+    """Whether the lines are the output, whatever its folders of absolute paths, widths of columns, rates and dates;
+    and, unless `numbers`, whatever its numbers."""
+    masked = _masked(numbers)
+    pattern = "".join(".*" if line == "..." else _pattern(FOLDER.sub("", line), masked) + r"[ \t]*\n" for line in shown)
     return re.fullmatch(pattern, FOLDER.sub("", output), re.DOTALL) is not None
 
 
-def _pattern(line: str) -> str:
+def _masked(numbers: bool) -> re.Pattern[str]:
+    others = "" if numbers else rf"|(?P<number>{NUMBER})"
+    return re.compile(rf"(?P<measured>{MEASURED}){others}|(?P<rule>─+)|(?P<space>\s+)")
+
+
+def _pattern(line: str, masked: re.Pattern[str]) -> str:
     parts, end = [], 0
-    for found in MASKED.finditer(line):
+    for found in masked.finditer(line):
         parts += [re.escape(line[end : found.start()]), LIKE[str(found.lastgroup)]]
         end = found.end()
     return "".join([*parts, re.escape(line[end:])])
