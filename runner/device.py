@@ -92,6 +92,7 @@ class DeviceSettings(Frozen):
 class Device(DeviceSettings):
     """The requested device of a run. Raises ConfigError for invalid values.
 
+    Without `in_parts` (`exact=false`) sessions compute whole batches with all threads, whose number changes bits.
     `tuning` is the measured configuration, `winograd` whether convolutions may use Winograd's transforms
     (`session.winograd`). `op_select_implmode` and `optypelist_for_implmode` are those of the session, which an NPU
     gets; None leaves them to it. Three are set for each graph (`compile.program`): `precision_mode`, the policy that an
@@ -99,6 +100,7 @@ class Device(DeviceSettings):
     keeps the memory of values.
     """
 
+    in_parts: bool = True
     tuning: Tuning = UNTUNED
     winograd: str = "auto"
     op_select_implmode: str | None = None

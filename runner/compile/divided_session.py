@@ -379,5 +379,5 @@ def _groups(nodes: Sequence[Node], most: int) -> list[list[Node]]:
 
 
 def with_one_thread(device: Device) -> Device:
-    """The device, with one thread for each session of the CPU."""
-    return replace(device, threads=1) if device.target == "CPU" else device
+    """The device, with one thread for each session of the CPU, unless its number of threads may change bits."""
+    return replace(device, threads=1) if device.target == "CPU" and device.in_parts else device

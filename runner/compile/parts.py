@@ -121,7 +121,7 @@ def parts_of(graph: Graph, device: Device, ranks: int | None = None) -> Parts | 
     on_cpu = device.target == "CPU" and bool(lengths)
     if ranks is not None:
         return parts_of_rank(batch, ranks, on_cpu and world().is_even)
-    count = most_parts(batch) if on_cpu else 1
+    count = most_parts(batch) if on_cpu and device.in_parts else 1
     flops = _flops_of_samples(graph, batch) if count > 1 else 0
     while count > 1 and flops < count * PART_FLOPS:
         count //= 2

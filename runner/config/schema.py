@@ -212,7 +212,7 @@ class RunConfig(Frozen):
     dataset_sink_mode: bool = True  # graph mode: execute many steps in one call to the device
     sink_size: int = key(-1, low=1, high=MAX_COUNT, also=(-1,))  # steps per sink and epoch; -1: the whole dataset
     seed: int = key(1, low=0, high=MAX_SEED)  # seed of all random numbers
-    exact: bool = True  # the same bits on every x86-64 processor with AVX2; false: numpy's fastest kernels for this one
+    exact: bool = True  # the same bits on every x86-64 processor with AVX2; false: this one's fastest kernels
     reserve_class_name_in_scope: bool = True  # include class names in the full names of operators
     print_file_path: str | None = key(None, path=True, writes=as_path)  # output of Print; null: the screen
     save_graphs: bool = False  # save the graph after every compilation stage

@@ -258,7 +258,7 @@ def device_of(config: RunConfig) -> Device:
     """The device that a run requests."""
     session = config.session
     modes = {name: getattr(session, name) for name in ("winograd", "op_select_implmode", "optypelist_for_implmode")}
-    return Device(**asdict(config.device), **modes)
+    return Device(**asdict(config.device), **modes, in_parts=config.exact)
 
 
 def samples_of(settings: DatasetSettings, split: str) -> Dataset:

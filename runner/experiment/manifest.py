@@ -46,6 +46,7 @@ ARITHMETIC = "arithmetic"  # the key of the class of machines
 # The user's code of a run: copies in its folder, and hashes, which a resumed run and other processes compare.
 
 RANKS = "parallel.ranks"  # of several processes, in the identity of a run
+BOUND = "bound_to_threads"  # whether the number of threads changes bits
 HASHES, GIVEN, PLACE = "code_sha256", "code_given", "code_folder"  # keys of what is recorded
 NAMED = 5  # files in an error
 
@@ -145,8 +146,11 @@ class ManifestWriter(Callback):
         """Write the manifest. Raises StorageError."""
         new = sorted(NOTES.names - self.depends)
         self.depends |= NOTES.names
-        computing = {**arithmetic.record(), arithmetic.DEPENDS: sorted(self.depends)}
-        write_json(self.path, {**self.manifest(), "cpu": cpu_model(), ARITHMETIC: computing, "git": git_state()})
+        manifest = self.manifest()
+        computing: dict[str, Any] = {**arithmetic.record(), arithmetic.DEPENDS: sorted(self.depends)}
+        if manifest[BOUND]:
+            computing["class"] += f"{arithmetic.OTHERS}{manifest['threads']} threads"
+        write_json(self.path, {**manifest, "cpu": cpu_model(), ARITHMETIC: computing, "git": git_state()})
         self.written = True
         if new:
             library = computing[arithmetic.LIBC]
@@ -400,7 +404,20 @@ class RunDescription:
         code = {f"code.{name}": digest for name, digest in self.code.items()}
         network = {f"network.files.{name}": digest for name, digest in self.network.items()}
         common = flat({"data": self.data, "version": relevant_versions(self.packages)})
-        return {**self.subject.identity, **ranks, **code, **network, **common}
+        threads = {"threads": self.threads} if self.is_bound_to_threads else {}
+        return {**self.subject.identity, **ranks, **code, **network, **common, **threads}
+
+    @property
+    def is_bound_to_threads(self) -> bool:
+        """Whether the number of threads changes bits: in graph mode with `exact=false`."""
+        device = self.experiment.model.device
+        return self.subject.names["mode"] == "graph" and device.target == "CPU" and not device.in_parts
+
+    @property
+    def threads(self) -> int:
+        """How many threads compute a step."""
+        programs = self.experiment.model.programs
+        return (programs[0].session if programs else self.experiment.model).device.workers
 
     def manifest(self) -> dict[str, Any]:
         """Everything that the results depend on, except the machine."""
@@ -417,7 +434,8 @@ class RunDescription:
             "device": str(self.experiment.model.device),
             "providers": self.providers,
             "optimization_level": programs[0].session.optimization_level if programs else None,
-            "threads": (programs[0].session if programs else self.experiment.model).device.workers,
+            "threads": self.threads,
+            BOUND: self.is_bound_to_threads,
             "tuning": self.experiment.tuning,
             "ranks": self.subject.ranks,
             "cores": self.subject.cores,

@@ -27,6 +27,7 @@ AGAIN_VARIABLE = "RUNNER_STARTED_AGAIN"  # in a command that has started itself 
 FASTEST = "exact=false"
 _CHOSEN: dict[str, str] = {}
 _COMMAND: list[str] = []  # the words of this process, where it is the command and may start again
+OTHERS = ", "  # behind the class, in manifests of runs whose bits depend on more
 DEPENDS = "depends_on_libc"  # beside what `record` gives, in manifests: the operators that the C library counts for
 FIRST_BYTES = 4096  # of the system's list of processors: the flags of the first one
 
@@ -149,7 +150,10 @@ def record() -> dict[str, str]:
 
 def differences(before: dict[str, Any]) -> str:
     """What computes in another way than a recorded process did, on one line; empty if nothing does."""
+    of_class = str(before.get("class")).partition(OTHERS)[0]
     found = {name: (before.get(name), now) for name, now in record().items()}
+    if of_class == record()["class"]:  # what else was recorded is compared by `resume`
+        del found["class"]
     if has_same_bits(*found[LIBC], before.get(DEPENDS)):
         del found[LIBC]
     pairs = found.items()

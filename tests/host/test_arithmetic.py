@@ -18,6 +18,8 @@ import runner
 from runner import Model, Tensor, cli, context, nn, ops, register
 from runner.core.operators import Primitive, primitive
 from runner.dataset import NumpySlicesDataset
+from runner.errors import ConfigError
+from runner.experiment.resume import resume
 from runner.host import arithmetic
 from runner.host.arithmetic import AGAIN_VARIABLE, CORE_VARIABLE, EXACT_VARIABLE, FEATURES_VARIABLE, V3, V4
 
@@ -277,7 +279,7 @@ def test_a_resume_with_another_c_library_says_so_where_it_counts(bent, tmp_path,
 
 SYNTHETIC = ("dataset=synthetic", "dataset.num_samples=512", "callbacks=quiet", "device.threads=2")
 UNSUNK = "dataset_sink_mode=false"
-TINY = ("+experiment=resnet50_tiny", "~expect", "max_steps=1")
+RESNET = ("+experiment=resnet50_tiny", "~expect", "max_steps=1")
 RUNS = {
     "100 classes": ("mode=graph", "network.num_classes=100", "dataset.batch_size=64", UNSUNK),  # in four parts
     "large batches": ("mode=graph", "dataset.batch_size=256", UNSUNK),
@@ -286,8 +288,8 @@ RUNS = {
     "loss scale": ("mode=graph", "session.precision_mode=allow_mix_precision", UNSUNK),
     "lenet": ("mode=pynative", UNSUNK),
     "mlp": ("mode=pynative", "network=mlp", UNSUNK, "optimizer=adam"),
-    "resnet": (*TINY, "mode=graph"),
-    "resnet, pynative": (*TINY, "mode=pynative"),
+    "resnet": (*RESNET, "mode=graph"),
+    "resnet, pynative": (*RESNET, "mode=pynative"),
 }
 PROCESSORS = (None, "Haswell", *(("EPYC-v2",) if SOAK else ()))
 
@@ -341,6 +343,21 @@ QUIET = ("callbacks=quiet", "eval.every=never")
 def arithmetic_of(folder: Path) -> dict[str, str]:
     found: dict[str, str] = json.loads((folder / "manifest.json").read_text())["arithmetic"]
     return found
+
+
+def test_without_exactness_threads_are_of_the_class(tmp_path, monkeypatch):
+    """Graph mode computes whole batches then, with all threads at once: of parts there is no trace."""
+    monkeypatch.chdir(tmp_path)
+    words = ("mode=graph", *SHORT[1:-1], *QUIET, "dataset.batch_size=64", "dataset_sink_mode=false", "device.threads=2")
+    for name, exact, steps in (("exact", "true", 2), ("fast", "false", 2), ("whole", "false", 3)):
+        assert cli.main([*words, f"exact={exact}", f"max_steps={steps}", f"hydra.run.dir={name}"]) == 0
+    assert arithmetic_of(Path("exact"))["class"] == arithmetic.record()["class"]
+    assert arithmetic_of(Path("fast"))["class"] == f"{arithmetic.record()['class']}, 2 threads"
+    assert cli.main(["resume", "exact", "max_steps=3", "device.threads=1"]) == 0
+    with pytest.raises(ConfigError, match="the config of the run has changed"):
+        resume("fast", ["max_steps=3", "device.threads=1"])
+    resume("fast", ["max_steps=3", "device.threads=2"])
+    assert Path("fast/metrics.jsonl").read_bytes() == Path("whole/metrics.jsonl").read_bytes()
 
 
 def class_in(folder: Path, *words: str, **variables: str) -> str:

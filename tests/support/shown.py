@@ -14,7 +14,7 @@ CALM = {"OPENBLAS_NUM_THREADS": "1", "NO_COLOR": "1"}
 NUMBER = r"-?\d[\d,.]*(?:e[-+]?\d+)?"
 # What another machine, or another day, prints otherwise although every bit is the same.
 MEASURED = rf"{NUMBER}(?= steps/s)|\d{{4}}-\d\d-\d\d/[\d-]+"
-LIKE = {"measured": rf"{NUMBER}|\d{{4}}-\d\d-\d\d/[\d-]+", "number": NUMBER, "rule": "─+", "space": r"\s+"}
+LIKE = {"measured": rf"(?:{NUMBER}|\d{{4}}-\d\d-\d\d/[\d-]+)", "number": NUMBER, "rule": "─+", "space": r"\s+"}
 FOLDER = re.compile(r"(?<![\w.])(?:/[\w.-]+)+/")
 
 
