@@ -3,7 +3,7 @@
 Operators that say how (`Primitive.part`) are computed for each part; others once, for the whole batch. Where the two
 meet, values are split, joined, or added in a binary tree: ((p0 + p2) + (p1 + p3)). How many parts there are follows
 from the graph alone, never from the machine, so neither do the bits depend on it; threads compute parts at once
-(`tasks.py`). First the operators that only divided graphs have, then the number of parts, then the division.
+(`divided_session.py`). First the operators that only divided graphs have, then the number of parts, then the division.
 """
 
 from __future__ import annotations

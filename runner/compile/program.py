@@ -227,7 +227,7 @@ def standalone_step(
     return with_defaults(model, {p.name: values[p.name] for p in graph.parameters})
 
 
-# How much a graph computes, and what follows from it: its threads, its memory, and an upper estimate of its time.
+# How much a graph computes, and what follows from it: its memory, and an upper estimate of its time.
 
 # Of all values. The arena of onnxruntime is faster with less, and larger by a seventh with more (BENCHMARKS.md).
 ARENA_BYTES = 256 << 20
